@@ -1,0 +1,41 @@
+# Every target works on a fresh machine that has Python 3.11 or newer and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help env demo test test-all lint format breaks clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+env: .venv/installed  ## create .venv and install aisle into it
+
+# The stamp is newer than the files that decide what is installed, so a second make installs nothing.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aisle needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: env  ## the sampler proves itself against exact answers, in under a minute
+	$(BIN)/aisle selfcheck
+
+test: env  ## all tests but the slow ones
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: env  ## every test
+	$(BIN)/python -m pytest
+
+lint: env  ## ruff and basedpyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: env  ## rewrite the sources in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+breaks: env  ## break the sampler on purpose, see the tests catch each break
+	$(BIN)/python scripts/breaks.py
+
+clean:  ## remove the environment and caches
+	rm -rf .venv .pytest_cache .ruff_cache src/*.egg-info

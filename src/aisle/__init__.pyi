@@ -1,0 +1,16 @@
+from .annealing import (
+    Annealed as Annealed,
+    AnnealInfo as AnnealInfo,
+    anneal as anneal,
+    anneal_reverse as anneal_reverse,
+    effective_sample_size as effective_sample_size,
+    log_mean_exp as log_mean_exp,
+    normalised_weights as normalised_weights,
+)
+from .errors import InputError as InputError
+from .models import (
+    DiagonalNormal as DiagonalNormal,
+    LinearGaussian as LinearGaussian,
+    PriorDistribution as PriorDistribution,
+    PriorProposal as PriorProposal,
+)

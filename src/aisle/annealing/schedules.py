@@ -1,0 +1,99 @@
+"""Inverse temperatures 0 = beta_0 <= beta_1 <= ... <= beta_T = 1.
+
+Every schedule takes T, the number of transitions, and returns T + 1 points. They are computed in
+double precision and rounded once, with both ends exact: a weight is right for whichever betas are
+used, so long as its increments and its kernels use the same ones.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from aisle.errors import InputError
+
+Betas = Float[Array, " points"]
+
+
+def linear(num_temperatures: int) -> Betas:
+    """Space the temperatures evenly, as in Ding & Freedman (2020)."""
+    return explicit(_grid(num_temperatures))
+
+
+def sigmoid(num_temperatures: int, steepness: float = 4.0) -> Betas:
+    """Space them densely near both ends: a logistic curve on [-steepness, steepness].
+
+    The schedule of the AIS evaluation literature (Wu et al., 2017), which uses a steepness of 4.
+    """
+    if not steepness > 0:
+        raise InputError(f"steepness is {steepness}: the sigmoid schedule needs a positive one")
+    curve = np.tanh(steepness / 2 * (2 * _grid(num_temperatures) - 1))
+    return explicit((curve - curve[0]) / (curve[-1] - curve[0]))
+
+
+def geometric(num_temperatures: int, first: float = 0.01) -> Betas:
+    """Let beta grow by a constant factor from `first` to 1: dense near the proposal."""
+    if not 0 < first < 1:
+        raise InputError(f"first is {first}: a geometric schedule starts between 0 and 1")
+    exponent = 1 - _grid(num_temperatures)[1:]
+    if num_temperatures > 1:
+        exponent = exponent / exponent[0]
+    return explicit([0.0, *first**exponent])
+
+
+def immediate(num_temperatures: int) -> Betas:
+    """Jump to the posterior at once, 0, 1, ..., 1: with K = 1 this is MH-HMC (Hoffman, 2017)."""
+    return explicit(np.minimum(np.arange(_checked(num_temperatures) + 1), 1))
+
+
+def explicit(betas: ArrayLike) -> Betas:
+    """Check a list of inverse temperatures, and return it as an array."""
+    values = np.asarray(betas, np.float64)
+    if values.ndim != 1 or len(values) < 2:
+        raise InputError(
+            f"betas has the shape {values.shape}: give a list of at least two inverse "
+            "temperatures, from 0 to 1"
+        )
+    if not np.all(np.isfinite(values)):
+        index = int(np.argmax(~np.isfinite(values)))
+        raise InputError(f"betas[{index}] is {values[index]}: inverse temperatures must be finite")
+    if values[0] != 0 or values[-1] != 1:
+        raise InputError(
+            f"betas runs from {values[0]:g} to {values[-1]:g}: it must start at 0, the proposal, "
+            "and end at 1, the posterior"
+        )
+    drops = np.diff(values) < 0
+    if np.any(drops):
+        index = int(np.argmax(drops))
+        raise InputError(
+            f"betas falls from {values[index]:g} to {values[index + 1]:g} at index {index + 1}: "
+            "inverse temperatures must not decrease"
+        )
+    return jnp.asarray(values, jnp.result_type(float))
+
+
+SCHEDULES: dict[str, Callable[[int], Betas]] = {
+    "linear": linear,
+    "sigmoid": sigmoid,
+    "geometric": geometric,
+    "immediate": immediate,
+}
+
+
+def named(name: str, num_temperatures: int) -> Betas:
+    """Return the schedule called `name`, with its default shape."""
+    if name not in SCHEDULES:
+        raise InputError(f"schedule is {name!r}: choose from {', '.join(SCHEDULES)}")
+    return SCHEDULES[name](num_temperatures)
+
+
+def _grid(num_temperatures: int) -> np.ndarray:
+    return np.linspace(0, 1, _checked(num_temperatures) + 1)
+
+
+def _checked(num_temperatures: int) -> int:
+    if num_temperatures < 1:
+        raise InputError(f"num_temperatures is {num_temperatures}: annealing needs at least 1")
+    return num_temperatures

@@ -1,0 +1,80 @@
+"""Step sizes by temperature, towards a target acceptance.
+
+Both rules run BETWEEN annealing runs. A run whose own acceptances steer its step sizes has kernels
+that depend on the chain, which voids E[w] = p(x) and with it the bound.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from aisle.types import PRNGKey
+
+StepSizes = Float[Array, " temperatures"]
+
+
+def nudge(
+    step_sizes: StepSizes,
+    acceptance: Float[Array, " temperatures"],
+    *,
+    target: float = 0.6,
+    factor: float = 1.002,
+    smallest: float = 0.001,
+    largest: float = 0.3,
+) -> StepSizes:
+    """Take each step size one small factor towards the target: the rule of the paper's scripts.
+
+    Meant for training, after every update. The default bounds are the paper's, for an identity
+    preconditioner.
+    """
+    direction = jnp.where(acceptance > target, factor, 2 - factor)
+    return jnp.clip(step_sizes * direction, smallest, largest)
+
+
+def pilot(
+    key: PRNGKey,
+    acceptance: Callable[[PRNGKey, StepSizes], Float[Array, " temperatures"]],
+    step_sizes: StepSizes,
+    *,
+    target: float = 0.65,
+    num_rounds: int = 30,
+    smallest: float = 1e-4,
+    largest: float = 10.0,
+) -> StepSizes:
+    """Tune on pilot runs, to be frozen for an evaluation with a new key.
+
+    Stochastic approximation on log eps: each round moves it by a gain times the excess of
+    acceptance. The gain of a temperature shrinks each time that its excess changes sign (Kesten,
+    1958), so a start that is wrong by a factor of a thousand is left behind at full speed, and the
+    cliff of acceptance at the integrator's stability limit is not jumped across for ever. The
+    answer averages the last half of the rounds.
+
+    Args:
+        key: of the pilot runs; the reported run must have another one.
+        acceptance: runs pilot chains and returns their mean acceptance by temperature.
+        step_sizes: where to start.
+        target: acceptance to reach.
+        num_rounds: pilot runs to make.
+        smallest: lower limit of a step size.
+        largest: upper limit of a step size.
+    """
+
+    def round_(state: _Pilot, index: Int[Array, ""]) -> tuple[_Pilot, StepSizes]:
+        excess = acceptance(jax.random.fold_in(key, index), jnp.exp(state.log_size)) - target
+        num_flips = state.num_flips + (excess * state.excess < 0)
+        log_size = state.log_size + 3 * (1 + num_flips) ** -1.5 * excess
+        log_size = jnp.clip(log_size, jnp.log(smallest), jnp.log(largest))
+        return _Pilot(log_size, excess, num_flips), log_size
+
+    start = _Pilot(jnp.log(step_sizes), jnp.zeros_like(step_sizes), jnp.zeros_like(step_sizes))
+    _, trace = jax.lax.scan(round_, start, jnp.arange(num_rounds))
+    return jnp.exp(jnp.mean(trace[num_rounds // 2 :], axis=0))
+
+
+class _Pilot(NamedTuple):
+    log_size: StepSizes
+    excess: StepSizes
+    num_flips: StepSizes

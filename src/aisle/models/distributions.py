@@ -1,0 +1,48 @@
+"""Distributions over latents, in the form that an annealing run starts from."""
+
+import equinox as eqx
+import jax
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+
+from aisle.types import Latent, Model, Observation, PRNGKey, Scalar
+
+
+class DiagonalNormal(eqx.Module):
+    """A normal distribution with independent components; its draws are reparameterised."""
+
+    loc: Float[Array, " latent"]
+    scale: Float[Array, " latent"]
+
+    def sample(self, key: PRNGKey) -> Float[Array, " latent"]:
+        """Draw one latent, differentiable in `loc` and `scale`."""
+        return self.loc + self.scale * jax.random.normal(key, self.loc.shape, self.loc.dtype)
+
+    def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
+        """Return the log-density of one latent."""
+        return dist.Normal(self.loc, self.scale).to_event(1).log_prob(z)
+
+
+class PriorDistribution(eqx.Module):
+    """A model's prior as a distribution."""
+
+    model: Model
+
+    def sample(self, key: PRNGKey) -> Latent:
+        """Draw z from p(z)."""
+        return self.model.sample_prior(key)
+
+    def log_prob(self, z: Latent) -> Scalar:
+        """Return log p(z)."""
+        return self.model.log_prior(z)
+
+
+class PriorProposal(eqx.Module):
+    """The proposal that ignores x: annealing from the prior needs no encoder."""
+
+    model: Model
+
+    def __call__(self, x: Observation) -> PriorDistribution:
+        """Return the prior, whatever the observation."""
+        del x
+        return PriorDistribution(self.model)

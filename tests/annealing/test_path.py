@@ -1,0 +1,46 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aisle.annealing.path import Path, evaluate, gradient, log_density, log_ratio
+from targets import linear_gaussian
+
+
+@pytest.fixture
+def path():
+    problem = linear_gaussian()
+    return Path(problem.mean_field.log_prob, problem.log_joint)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_a_temperature_read_off_a_point_equals_the_mixture_evaluated_anew(path, beta):
+    z = jnp.array([0.3, -1.0, 2.0])
+    beta = jnp.float32(beta)
+
+    def mixture(z):
+        return (1 - beta) * path.log_q(z) + beta * path.log_p(z)
+
+    point = evaluate(path, z)
+    np.testing.assert_allclose(log_density(point, beta), mixture(z), rtol=1e-6)
+    np.testing.assert_allclose(gradient(point, beta), jax.grad(mixture)(z), rtol=1e-5)
+    np.testing.assert_allclose(log_ratio(point), path.log_p(z) - path.log_q(z), rtol=1e-6)
+
+
+def test_latents_may_be_any_pytree(path):
+    z = {"low": jnp.array([0.3, -1.0]), "high": (jnp.array([2.0]),)}
+
+    def flat(tree):
+        return jnp.concatenate([tree["low"], tree["high"][0]])
+
+    tree_path = Path(lambda t: path.log_q(flat(t)), lambda t: path.log_p(flat(t)))
+    point, flat_point = evaluate(tree_path, z), evaluate(path, flat(z))
+    assert point.log_p == flat_point.log_p
+    np.testing.assert_array_equal(flat(point.grad_log_p), flat_point.grad_log_p)
+
+
+def test_an_end_without_a_share_has_no_say():
+    outside = Path(lambda z: -jnp.sum(z**2), lambda z: jnp.where(jnp.sum(z) > 0, 0.0, -jnp.inf))
+    point = evaluate(outside, jnp.array([-1.0]))
+    assert log_density(point, jnp.float32(0)) == -1
+    assert log_density(point, jnp.float32(0.5)) == -jnp.inf

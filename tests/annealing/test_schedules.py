@@ -1,0 +1,76 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aisle.annealing import schedules
+from aisle.errors import InputError
+
+
+@pytest.mark.parametrize("name", schedules.SCHEDULES)
+@pytest.mark.parametrize("num_temperatures", [1, 2, 11, 10_000])
+def test_every_schedule_runs_from_zero_to_one_without_falling(name, num_temperatures):
+    betas = schedules.named(name, num_temperatures)
+    assert len(betas) == num_temperatures + 1
+    assert betas[0] == 0
+    assert betas[-1] == 1
+    assert jnp.all(jnp.diff(betas) >= 0)
+
+
+def test_linear():
+    np.testing.assert_allclose(schedules.linear(4), [0, 0.25, 0.5, 0.75, 1])
+
+
+def test_sigmoid_is_the_rescaled_logistic_curve():
+    def logistic(a):
+        return 1 / (1 + np.exp(-a))
+
+    u = np.linspace(-1, 1, 8)
+    wanted = (logistic(4 * u) - logistic(-4)) / (logistic(4) - logistic(-4))
+    np.testing.assert_allclose(schedules.sigmoid(7), wanted, atol=1e-7)
+
+
+def test_geometric_has_a_constant_factor():
+    betas = schedules.geometric(5, first=0.01)
+    assert betas[1] == pytest.approx(0.01)
+    np.testing.assert_allclose(betas[2:] / betas[1:-1], 100**0.25, rtol=1e-5)
+
+
+def test_immediate():
+    np.testing.assert_array_equal(schedules.immediate(3), [0, 1, 1, 1])
+
+
+def test_explicit_keeps_the_list():
+    np.testing.assert_allclose(schedules.explicit([0, 0.1, 0.1, 1]), [0, 0.1, 0.1, 1])
+
+
+@pytest.mark.parametrize(
+    ("betas", "words"),
+    [
+        ([0.1, 1], "from 0.1 to 1: it must start at 0"),
+        ([0, 0.9], "from 0 to 0.9: it must start at 0, the proposal, and end at 1"),
+        ([0, 0.6, 0.5, 1], "falls from 0.6 to 0.5 at index 2"),
+        ([0, float("nan"), 1], r"betas\[1\] is nan"),
+        ([0, float("inf"), 1], r"betas\[1\] is inf"),
+        ([0], "at least two"),
+        ([], "at least two"),
+        ([[0, 1]], "at least two"),
+    ],
+)
+def test_bad_lists_get_one_clear_line(betas, words):
+    with pytest.raises(InputError, match=words) as error:
+        schedules.explicit(betas)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: schedules.linear(0), "num_temperatures is 0"),
+        (lambda: schedules.sigmoid(5, steepness=0.0), "steepness is 0"),
+        (lambda: schedules.geometric(5, first=1.0), "first is 1"),
+        (lambda: schedules.named("cubic", 5), "'cubic': choose from linear, sigmoid"),
+    ],
+)
+def test_bad_arguments_get_one_clear_line(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
