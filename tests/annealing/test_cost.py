@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aisle.annealing import anneal, anneal_reverse, schedules
+from aisle.experiments import problems
 from aisle.models import DiagonalNormal
-from targets import skewed
 
 
 def counting_log_joint(counts):
@@ -65,7 +65,7 @@ def test_gradients_and_values_per_chain(num_temperatures, num_leapfrog, last_mov
 
 
 def test_one_compilation_per_shape():
-    target, num_traces = skewed(), 0
+    target, num_traces = problems.lopsided(), 0
 
     @jax.jit
     def run(key, q, betas, step_sizes, scale, refresh):
@@ -85,9 +85,9 @@ def test_one_compilation_per_shape():
 
 
 def test_nothing_crosses_to_the_host_inside_a_run():
-    target = skewed()
+    target = problems.lopsided()
     run = jax.jit(
-        lambda key, betas, sizes: anneal(key, target.q, target.log_joint, betas, sizes, 2)
+        lambda key, betas, sizes: anneal(key, target.wide, target.log_joint, betas, sizes, 2)
     )
     plan = (jax.random.key(0), schedules.linear(4), jnp.ones(4))
     jax.block_until_ready(run(*plan))

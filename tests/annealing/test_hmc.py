@@ -9,7 +9,8 @@ import pytest
 
 from aisle.annealing import hmc
 from aisle.annealing.path import Path, evaluate
-from targets import linear_gaussian, skewed, z_score
+from aisle.experiments import problems
+from measures import z_score
 
 BETA = 0.7
 
@@ -171,13 +172,13 @@ def test_jitter_spreads_the_step_size():
 @pytest.mark.parametrize("kernel", [hmc.step, hmc.step_reversed])
 def test_the_target_is_invariant(kernel):
     """Exact samples stay so, with steps coarse enough that a third of them is rejected."""
-    target = skewed()
-    path = Path(target.q.log_prob, target.log_joint)
+    target = problems.lopsided()
+    path = Path(target.wide.log_prob, target.log_joint)
 
     def chain(key, refresh):
         key_z, key_momentum, key = jax.random.split(key, 3)
         state = hmc.init(key_momentum, target.sample(key_z), path)
-        params = hmc.HMCParams(jnp.array(1.3), jnp.ones(1), 2, refresh)
+        params = hmc.HMCParams(jnp.array(1.4), jnp.ones(1), 1, refresh)
 
         def transition(state, key):
             state, info = kernel(key, state, path, jnp.float32(1), params)
@@ -199,8 +200,8 @@ def test_the_target_is_invariant(kernel):
 
 
 def test_a_pytree_latent_is_moved_like_its_leaves():
-    problem = linear_gaussian()
-    path = Path(problem.mean_field.log_prob, problem.log_joint)
+    problem = problems.linear_gaussian().posterior
+    path = Path(problem.narrow.log_prob, problem.log_joint)
 
     def join(tree):
         return jnp.concatenate([tree[0], tree[1]["rest"]])

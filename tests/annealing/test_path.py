@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from aisle.annealing.path import Path, evaluate, gradient, log_density, log_ratio
-from targets import linear_gaussian
+from aisle.experiments import problems
 
 
 @pytest.fixture
 def path():
-    problem = linear_gaussian()
-    return Path(problem.mean_field.log_prob, problem.log_joint)
+    problem = problems.linear_gaussian().posterior
+    return Path(problem.narrow.log_prob, problem.log_joint)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])

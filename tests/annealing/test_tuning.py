@@ -6,7 +6,8 @@ import pytest
 
 from aisle.annealing import anneal, schedules
 from aisle.annealing.tuning import nudge, pilot
-from targets import narrow_normal, z_score
+from aisle.experiments import problems
+from measures import z_score
 
 
 def test_nudge_follows_the_papers_rule():
@@ -17,12 +18,12 @@ def test_nudge_follows_the_papers_rule():
 
 @pytest.fixture(scope="module")
 def acceptance():
-    target, betas = narrow_normal(), schedules.linear(8)
+    target, betas = problems.narrow_normal(), schedules.linear(8)
 
     @eqx.filter_jit
     def run(key, step_sizes):
         keys = jax.random.split(key, 200)
-        chains = jax.vmap(lambda k: anneal(k, target.q, target.log_joint, betas, step_sizes, 3))(
+        chains = jax.vmap(lambda k: anneal(k, target.wide, target.log_joint, betas, step_sizes, 3))(
             keys
         )
         return chains.info.acceptance.mean(axis=0)
@@ -50,8 +51,8 @@ def test_nudge_reaches_the_target_in_time(acceptance):
 
 
 def test_frozen_step_sizes_keep_the_estimate_unbiased(acceptance):
-    target, betas = narrow_normal(), schedules.linear(8)
+    target, betas = problems.narrow_normal(), schedules.linear(8)
     sizes = pilot(jax.random.key(0), acceptance, jnp.full(8, 0.3), num_rounds=10)
     keys = jax.random.split(jax.random.key(9), 20_000)
-    run = jax.vmap(lambda k: anneal(k, target.q, target.log_joint, betas, sizes, 3).log_weight)
+    run = jax.vmap(lambda k: anneal(k, target.wide, target.log_joint, betas, sizes, 3).log_weight)
     assert abs(z_score(jnp.exp(jax.jit(run)(keys)), 1)) < 4

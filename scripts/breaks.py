@@ -1,0 +1,162 @@
+"""Break the sampler on purpose, and see the tests notice: `make breaks`.
+
+Each break is one edit of a copy of the sources; the fast annealing tests are then run against the
+copy. A break that no test notices, or one whose text is no longer in the sources, fails the script.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Break(NamedTuple):
+    """An edit that makes the sampler wrong."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+BREAKS = [
+    Break(
+        "accept/reject removed",
+        "hmc.py",
+        "is_accepted = jax.random.uniform(key_accept, dtype=dtype) < acceptance",
+        "is_accepted = ~is_nonfinite",
+    ),
+    Break(
+        "accept sign flipped",
+        "hmc.py",
+        "jnp.exp(jnp.minimum(-energy_change, 0))",
+        "jnp.exp(jnp.minimum(energy_change, 0))",
+    ),
+    Break(
+        "kernel at the old temperature",
+        "ais.py",
+        "_Moves(jnp.arange(num_moves), betas[1 : num_moves + 1],",
+        "_Moves(jnp.arange(num_moves), betas[:num_moves],",
+    ),
+    Break(
+        "weight taken after the move",
+        "ais.py",
+        "walk.log_ratio_before, log_ratio(end.point)",
+        "walk.log_ratio_after, log_ratio(end.point)",
+    ),
+    Break(
+        "second half-kick missing",
+        "hmc.py",
+        "    momentum = kick(momentum, gradient(point, beta), step_size / 2)\n    return",
+        "    return",
+    ),
+    Break(
+        "momentum not negated on rejection",
+        "hmc.py",
+        "jnp.where(is_accepted, a, b), proposed, _negate(state))",
+        "jnp.where(is_accepted, a, b), proposed, state)",
+    ),
+    Break(
+        "preconditioner in the drift only",
+        "hmc.py",
+        "lambda v, g, s: v + size * s * g, momentum, grad, scale",
+        "lambda v, g, s: v + size * g, momentum, grad, scale",
+    ),
+    Break(
+        "reverse run negates the momentum on one side only",
+        "hmc.py",
+        "_refresh(key_momentum, _negate(moved), params.refresh)",
+        "_refresh(key_momentum, moved, params.refresh)",
+    ),
+    Break(
+        "partial refresh does not keep the momentum's law",
+        "hmc.py",
+        "kept = (1 - refresh**2) ** 0.5",
+        "kept = 1 - refresh",
+    ),
+    Break(
+        "energy of the temperature before",
+        "hmc.py",
+        "energy_change = energy_proposed - energy(state, beta)",
+        "energy_change = energy_proposed - energy(state, 0.8 * beta)",
+    ),
+    Break(
+        "first weight added twice, last one never (Algorithm 1 as printed)",
+        "ais.py",
+        "    log_weight = jnp.sum(times(jnp.diff(betas), ratios))",
+        "    deltas = jnp.diff(betas)\n"
+        "    log_weight = jnp.sum(times(deltas[:-1], ratios[:-1])) + deltas[0] * ratios[0]",
+    ),
+    Break(
+        "a non-finite proposal is accepted",
+        "hmc.py",
+        "jnp.where(is_nonfinite, 0, jnp.exp",
+        "jnp.where(is_nonfinite, 1, jnp.exp",
+    ),
+    Break(
+        "one gradient more than needed",
+        "hmc.py",
+        "gradient(state.point, beta), step_size / 2)",
+        "gradient(evaluate(path, state.z), beta), step_size / 2)",
+    ),
+]
+
+
+def main() -> int:
+    """Apply each break in turn; return 1 if any goes unnoticed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="", help="breaks whose name contains this text")
+    chosen = [b for b in BREAKS if parser.parse_args().only in b.name]
+    print(f"{'unbroken':66s}", end=" ", flush=True)
+    status = _run(None)
+    print(status)
+    unnoticed = [] if status == "tests pass" else ["unbroken sources fail"]
+    for item in chosen:
+        print(f"{item.name:66s}", end=" ", flush=True)
+        status = _run(item)
+        print(status, flush=True)
+        unnoticed += [item.name] if status == "tests pass" else []
+    print(f"{len(chosen)} breaks, {len(unnoticed)} unnoticed")
+    return 1 if unnoticed else 0
+
+
+def _run(item: Break | None) -> str:
+    """Return 'tests pass', or the first test that failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("src", "tests", "pyproject.toml"):
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+        if item is not None:
+            _apply(item, copy / "src/aisle/annealing" / item.file)
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "tests/annealing"]
+        # The copy must win over the installed package.
+        environment = os.environ | {"PYTHONPATH": str(copy / "src")}
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False
+        )
+        seconds = time.perf_counter() - start
+    if done.returncode == 0:
+        return "tests pass"
+    failed = re.search(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
+    return f"caught in {seconds:3.0f} s by {failed.group(1)}" if failed else done.stdout[-500:]
+
+
+def _apply(item: Break, path: Path) -> None:
+    text = path.read_text()
+    if text.count(item.old) != 1:
+        sys.exit(f"{item.name}: its text stands {text.count(item.old)} times in {item.file}, not 1")
+    path.write_text(text.replace(item.old, item.new))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

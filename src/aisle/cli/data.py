@@ -1,0 +1,70 @@
+"""`aisle data list` and `aisle data fetch`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+from tyro.conf import Positional, arg, subcommand
+
+from aisle.cli.output import table_console
+
+DataDir = Annotated[Path | None, arg(metavar="DIR")]
+
+
+@dataclass
+class ListData:
+    """List the named data sets and where they were found."""
+
+    data_dir: DataDir = None
+    """Folder of the data sets; by default $AISLE_DATA, or else the user's cache."""
+
+    def run(self) -> int:
+        """Print the table."""
+        from aisle.data import describe
+
+        table = Table("name", "train", "test", "shape", "licence", "what it is", "where")
+        for row in describe(self.data_dir):
+            shape = "x".join(map(str, row.shape))
+            counts = (f"{row.num_train:,}", f"{row.num_test:,}")
+            table.add_row(row.name, *counts, shape, row.licence, row.description, row.found)
+        console = table_console()
+        console.print(table)
+        console.print("Or give the path of your own .npy or .npz file wherever a name is taken.")
+        return 0
+
+
+@dataclass
+class FetchData:
+    """Fetch a named data set from its public mirrors, checking its hashes."""
+
+    name: Positional[str]
+    """Data set to fetch: mnist or omniglot."""
+
+    data_dir: DataDir = None
+    """Folder to keep it in; by default $AISLE_DATA, or else the user's cache."""
+
+    def run(self) -> int:
+        """Fetch and say where the files are."""
+        from aisle.data import fetch
+
+        paths = fetch(self.name, self.data_dir)
+        for path in paths:
+            table_console().print(str(path), soft_wrap=True)
+        if not paths:
+            table_console().print(f"{self.name} comes with scikit-learn: nothing to fetch")
+        return 0
+
+
+@dataclass
+class Data:
+    """List the named data sets, or fetch one."""
+
+    action: (
+        Annotated[ListData, subcommand("list", prefix_name=False)]
+        | Annotated[FetchData, subcommand("fetch", prefix_name=False)]
+    )
+
+    def run(self) -> int:
+        """Run the action."""
+        return self.action.run()

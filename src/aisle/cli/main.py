@@ -1,0 +1,69 @@
+"""The `aisle` command: its subcommands, and what a mistake looks like."""
+
+import contextlib
+import io
+import re
+import sys
+from typing import NoReturn, Protocol, runtime_checkable
+
+from tyro.extras import subcommand_cli_from_dict
+
+from aisle.cli.data import Data
+from aisle.cli.selfcheck import Selfcheck
+from aisle.errors import InputError
+
+_DESCRIPTION = (
+    "Train latent-variable models by maximum likelihood with annealed importance sampling, and "
+    "measure them with log-likelihoods that carry a certificate."
+)
+
+
+@runtime_checkable
+class Command(Protocol):
+    """A dataclass of arguments that can be run."""
+
+    def run(self) -> int:
+        """Do the work and return the exit code."""
+        ...
+
+
+COMMANDS: dict[str, type[Command]] = {"data": Data, "selfcheck": Selfcheck}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and exit with its code: 0, 1 for a failed check, 2 for a mistake."""
+    command = _parse(arguments)
+    try:
+        sys.exit(command.run())
+    except InputError as error:
+        _fail(str(error))
+
+
+def _parse(arguments: list[str] | None) -> Command:
+    captured = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(captured):
+            return subcommand_cli_from_dict(
+                COMMANDS, prog="aisle", description=_DESCRIPTION, args=arguments
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        _fail(_one_line(captured.getvalue()))
+
+
+def _one_line(framed: str) -> str:
+    """Turn tyro's framed message, sections between rules, into one line.
+
+    The frame is of box-drawing characters, or of ASCII where the terminal has no others.
+    """
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", framed)
+    inside = [line.strip("│| ") for line in plain.splitlines()[1:-1]]
+    sections = re.split(r"[─-]{4,}", " ".join(inside))
+    sentences = [" ".join(section.split()).removesuffix(".").rstrip() for section in sections]
+    return "; ".join(sentence for sentence in sentences if sentence)
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"aisle: {message}\n")
+    sys.exit(2)

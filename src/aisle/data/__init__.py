@@ -1,0 +1,18 @@
+"""Data sets: named ones that are fetched and checked, and users' own arrays of any size."""
+
+from aisle.data.datasets import Description, describe, load
+from aisle.data.download import fetch
+from aisle.data.files import data_directory
+from aisle.data.split import Dataset, Split
+from aisle.data.values import check_values
+
+__all__ = [
+    "Dataset",
+    "Description",
+    "Split",
+    "check_values",
+    "data_directory",
+    "describe",
+    "fetch",
+    "load",
+]

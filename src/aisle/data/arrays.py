@@ -1,0 +1,156 @@
+"""A user's own file: an .npy, which is mapped and never read whole, or an .npz."""
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from aisle.data.readers import DAMAGE, held_out_rows
+from aisle.data.split import Dataset, Split
+from aisle.errors import InputError
+
+
+class Header(NamedTuple):
+    """What an array is, known before any of it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def is_file_name(text: str) -> bool:
+    """Say whether `text` means a user's file rather than the name of a data set."""
+    return text.lower().endswith((".npy", ".npz")) or "/" in text or "\\" in text
+
+
+def read_user_file(path: Path) -> Dataset:
+    """Open a user's file; one tenth of the rows is held out if it has no test part of its own."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file: give the path of an .npy or .npz file")
+    readers = {".npy": _read_npy, ".npz": _read_npz}
+    if path.suffix.lower() not in readers:
+        raise InputError(f"{path} is neither .npy nor .npz: save the examples with np.save")
+    train, test = readers[path.suffix.lower()](path)
+    return Dataset(path.stem, train, test, train.array.shape[1:], str(path))
+
+
+def hold_out(array: np.ndarray) -> tuple[Split, Split]:
+    """Split the rows of an array into nine tenths and one tenth, without copying it."""
+    train, test = held_out_rows(len(array), max(1, len(array) // 10))
+    return Split(array, train), Split(array, test)
+
+
+def _read_npy(path: Path) -> tuple[Split, Split]:
+    with _explained(path), path.open("rb") as file:
+        header = _read_header(file)
+        num_bytes = path.stat().st_size - file.tell()
+    _check(header, str(path), min_rows=2)
+    promised = math.prod(header.shape) * header.dtype.itemsize
+    if num_bytes < promised:
+        raise InputError(
+            f"{path} is cut short: its header promises {promised} bytes of values but {num_bytes} "
+            "follow; save it again"
+        )
+    with _explained(path):
+        return hold_out(np.lib.format.open_memmap(path, mode="r"))
+
+
+def _read_npz(path: Path) -> tuple[Split, Split]:
+    with _explained(path), zipfile.ZipFile(path) as archive:
+        names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
+        if "train" not in names and len(names) != 1:
+            raise InputError(
+                f"{path} holds {', '.join(names) or 'no arrays'}: it needs an array called train, "
+                "and perhaps one called test, or only one array"
+            )
+        if "train" not in names or "test" not in names:
+            name = "train" if "train" in names else names[0]
+            return hold_out(_member(archive, path, name, min_rows=2))
+        train = Split(_member(archive, path, "train", min_rows=2))
+        test = Split(_member(archive, path, "test", min_rows=1))
+    return _check_alike(train, test, path)
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:
+    """Read an array of an npz file, after a look at its header has shown that it can be used."""
+    with archive.open(f"{name}.npy") as file:
+        _check(_read_header(file), f"{name} in {path}", min_rows)
+    with archive.open(f"{name}.npy") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _read_header(file: IO[bytes] | BufferedIOBase) -> Header:
+    version = np.lib.format.read_magic(file)
+    # The third version differs from the second in the names of fields, which examples lack.
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    return Header(shape, dtype)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in one line, with the name of the file, that NumPy cannot read it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except PermissionError:
+        raise InputError(
+            f"cannot read {path}: it is not readable for you; change its permissions"
+        ) from None
+    except MemoryError:
+        raise InputError(
+            f"{path} does not fit in memory: save it with np.save, as .npy, which need not fit"
+        ) from None
+    except DAMAGE as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{path} is cut short or not a NumPy file ({reason}): save it again with np.save or "
+            "np.savez"
+        ) from None
+
+
+def _check(header: Header, what: str, min_rows: int) -> None:
+    shape = header.shape
+    if len(shape) < 2:
+        raise InputError(
+            f"{what} has the shape {shape}: it needs one row for each example, as in (N, D) or "
+            "(N, height, width)"
+        )
+    if shape[0] < min_rows or math.prod(shape) == 0:
+        raise InputError(
+            f"{what} has the shape {shape}: it needs at least {min_rows} "
+            f"row{'s' if min_rows > 1 else ''} and one value in a row"
+        )
+    _check_dtype(header.dtype, what)
+
+
+def _check_dtype(dtype: np.dtype, what: str) -> None:
+    if dtype in (np.uint8, np.bool_) or (dtype.kind == "f" and dtype.itemsize <= 8):
+        return
+    if dtype.kind in "iu":
+        fix = "save x.astype(np.uint8) if they are 0 to 255, or scale them to [0, 1] as np.float32"
+    else:
+        fix = "save numbers, as x.astype(np.float32)"
+    raise InputError(f"{what} has values of type {dtype}: use uint8, bool or floats; {fix}")
+
+
+def _check_alike(train: Split, test: Split, path: Path) -> tuple[Split, Split]:
+    one, other = train.array.shape[1:], test.array.shape[1:]
+    if one != other:
+        raise InputError(
+            f"{path} has examples of the shape {one} in train and {other} in test: both need the "
+            "same shape"
+        )
+    if train.dtype != test.dtype:
+        raise InputError(
+            f"{path} has values of type {train.dtype} in train and {test.dtype} in test: save both "
+            "with the same type"
+        )
+    return train, test

@@ -1,0 +1,206 @@
+"""Fetch the files of a named data set from its mirrors, whole and verified or not at all."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aisle.data.files import (
+    checksum,
+    data_directory,
+    find_form,
+    locked,
+    read_verified,
+    remove_leftovers,
+    replacing,
+)
+from aisle.data.sources import DataFile, Form, Source, named
+from aisle.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# Seconds until a server that does not answer, or falls silent, is given up.
+TIMEOUT = 30.0
+_READ_BYTES = 1 << 16
+
+
+class _MirrorError(Exception):
+    """One mirror did not give the file; the message says why."""
+
+
+class _NoMirrorError(InputError):
+    """No mirror gave the file; the message names each with its reason."""
+
+
+class _Bar:
+    """What pooch expects of a progress bar, drawn by rich."""
+
+    def __init__(self, progress: "Progress", name: str):
+        self._progress = progress
+        self._task = progress.add_task(name, total=None)
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, num_bytes: int) -> None:
+        self._total = num_bytes
+        # A server that does not tell the size is reported as 0.
+        self._progress.update(self._task, total=num_bytes or None)
+
+    def update(self, num_bytes: int) -> None:
+        self._progress.advance(self._task, num_bytes)
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.stop_task(self._task)
+
+    def hide(self) -> None:
+        self._progress.update(self._task, visible=False)
+
+
+def fetch(
+    name: str, data_dir: str | Path | None = None, *, mirrors: Sequence[str] | None = None
+) -> list[Path]:
+    """Fetch a named data set, unless it is there already, and return the paths of its files.
+
+    Nothing is downloaded for a data set that comes with a package; the list is then empty.
+
+    Args:
+        name: the data set, such as mnist.
+        data_dir: where to keep it, in a folder of its own name; see `data_directory`.
+        mirrors: addresses of folders to fetch the files from, instead of the ones that are known.
+    """
+    source = named(name)
+    folder = data_directory(data_dir) / source.name
+    found = find_form(source, folder)
+    if found and all(_is_whole(folder / file.name, file, source) for file in found.files):
+        return _paths(found, folder)
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder), _progress() as progress:
+            remove_leftovers(folder)
+            return _fetch_forms(source, folder, mirrors, progress)
+
+
+def _fetch_forms(
+    source: Source, folder: Path, mirrors: Sequence[str] | None, progress: "Progress"
+) -> list[Path]:
+    """Fetch the first form of a data set that the mirrors have."""
+    failures = []
+    for form in source.forms:
+        if not all(file.urls for file in form.files):
+            continue
+        try:
+            for file in form.files:
+                if not _is_whole(folder / file.name, file, source):
+                    _fetch_file(file, folder, _addresses(file, mirrors), progress)
+            return _paths(form, folder)
+        except _NoMirrorError as error:
+            failures.append(str(error))
+    raise InputError(
+        f"cannot fetch {source.name}: {'; '.join(failures)}; check the connection, or put the "
+        f"files into {folder} by hand"
+    )
+
+
+def _addresses(file: DataFile, mirrors: Sequence[str] | None) -> Sequence[str]:
+    if mirrors is None:
+        return file.urls
+    return [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors]
+
+
+def _fetch_file(file: DataFile, folder: Path, urls: Sequence[str], progress: "Progress") -> None:
+    reasons = []
+    for url in urls:
+        bar = _Bar(progress, file.name)
+        try:
+            with replacing(folder / file.name) as temporary:
+                _download(url, temporary, bar)
+                _check_hash(temporary, file)
+            return
+        except _MirrorError as error:
+            bar.hide()
+            reasons.append(f"{url} ({error})")
+    raise _NoMirrorError(f"no {file.name} from {', '.join(reasons) or 'any mirror'}")
+
+
+def _download(url: str, path: Path, bar: _Bar) -> None:
+    import pooch
+    import requests
+
+    # As they are: bytes that the server zips on the way would not match the size it tells.
+    headers = {"Accept-Encoding": "identity"}
+    options: dict[str, Any] = {"progressbar": bar, "timeout": TIMEOUT, "headers": headers}
+    try:
+        pooch.HTTPDownloader(chunk_size=_READ_BYTES, **options)(url, str(path), None)
+    except requests.RequestException as error:
+        raise _MirrorError(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Say in a few words what requests and urllib3 say in several lines."""
+    import requests
+
+    if isinstance(error, requests.HTTPError):
+        return str(error).partition(" for url")[0]
+    # A server that falls silent half-way is not a Timeout for requests, but is one in its words.
+    if isinstance(error, requests.Timeout) or "timed out" in str(error):
+        return f"no answer in {TIMEOUT:g} seconds"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection was cut"
+    return f"no connection: {type(error).__name__}"
+
+
+def _check_hash(path: Path, file: DataFile) -> None:
+    expected = file.checksum or ""
+    found = checksum(path.read_bytes(), expected.partition(":")[0])
+    if found != expected:
+        raise _MirrorError(f"it should have {expected} but has {found}")
+
+
+def _is_whole(path: Path, file: DataFile, source: Source) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        read_verified(path, file, source)
+    except InputError:
+        return False
+    return True
+
+
+def _paths(form: Form, folder: Path) -> list[Path]:
+    return [folder / file.name for file in form.files]
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder} ({error.strerror or error}): make room, or choose another "
+            "folder with AISLE_DATA or --data-dir"
+        ) from None
+
+
+def _progress() -> "Progress":
+    """Return a bar with size and time left, on a terminal; elsewhere it shows nothing."""
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )

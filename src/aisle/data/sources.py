@@ -1,0 +1,176 @@
+"""The named data sets: what they are, where they come from and how to know them again."""
+
+from typing import NamedTuple
+
+from aisle.errors import InputError
+
+
+class DataFile(NamedTuple):
+    """One file of a data set.
+
+    Attributes:
+        name: its name in the folder of the data set.
+        checksum: of the file as it is published, as "algorithm:digest"; None if it has none.
+        content: the same for what is inside a gzip file. It decides about a file that is already
+            there: zipping the same content again changes the bytes of the container.
+        urls: where to fetch it, in the order to try; none for a file that is only used if found.
+    """
+
+    name: str
+    checksum: str | None = None
+    content: str | None = None
+    urls: tuple[str, ...] = ()
+
+
+class Form(NamedTuple):
+    """One of the forms that a data set comes in: all of its files are needed.
+
+    Attributes:
+        kind: the reader that understands it: "sklearn", "idx", "mat", "npz" or "archives".
+        files: none, for data that come with a package.
+        note: what a reader of results has to know about the form, if anything.
+    """
+
+    kind: str
+    files: tuple[DataFile, ...]
+    note: str = ""
+
+
+class Source(NamedTuple):
+    """A named data set; `forms` are looked for, and fetched, in the order given."""
+
+    name: str
+    description: str
+    num_train: int
+    num_test: int
+    shape: tuple[int, ...]
+    licence: str
+    forms: tuple[Form, ...]
+
+
+def _mirrored(
+    name: str, folders: tuple[str, ...], checksum: str, content: str | None = None
+) -> DataFile:
+    return DataFile(name, checksum, content, tuple(f"{folder}/{name}" for folder in folders))
+
+
+_MNIST_FOLDERS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+_IWAE_FOLDERS = (
+    "https://github.com/yburda/iwae/raw/master/datasets/OMNIGLOT",
+    "https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT",
+)
+_OMNIGLOT_FOLDERS = (
+    "https://github.com/brendenlake/omniglot/raw/master/python",
+    "https://raw.githubusercontent.com/brendenlake/omniglot/master/python",
+)
+_RECONSTRUCTED = "reconstructed to the IWAE 28x28 split"
+
+_MNIST_TRAIN = "md5:6bbc9ace898e44ae57da46a324031adb"
+_MNIST_TEST = "md5:2646ac647ad5339dbf082846283269ea"
+
+# Made from the raw archives of Omniglot on first use, because that takes many seconds.
+OMNIGLOT_CACHE = "omniglot28_from_archives.npz"
+
+_DIGITS = Source(
+    name="digits",
+    description="handwritten digits, small and at once at hand",
+    num_train=1_500,
+    num_test=297,
+    shape=(8, 8),
+    licence="CC BY 4.0",
+    forms=(Form("sklearn", ()),),
+)
+
+# Labels are no part of it: nothing here learns from them.
+_MNIST = Source(
+    name="mnist",
+    description="handwritten digits",
+    num_train=60_000,
+    num_test=10_000,
+    shape=(28, 28),
+    licence="CC BY-SA 3.0",
+    forms=(
+        Form(
+            "idx",
+            (
+                _mirrored(
+                    "train-images-idx3-ubyte.gz",
+                    _MNIST_FOLDERS,
+                    "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                    _MNIST_TRAIN,
+                ),
+                _mirrored(
+                    "t10k-images-idx3-ubyte.gz",
+                    _MNIST_FOLDERS,
+                    "md5:9fb629c4189551a2d022fa330f9573f3",
+                    _MNIST_TEST,
+                ),
+            ),
+        ),
+        Form(
+            "idx",
+            (
+                DataFile("train-images-idx3-ubyte", _MNIST_TRAIN),
+                DataFile("t10k-images-idx3-ubyte", _MNIST_TEST),
+            ),
+        ),
+    ),
+)
+
+# The file of the IWAE study first; what follows are reconstructions of it from the raw drawings.
+_OMNIGLOT = Source(
+    name="omniglot",
+    description="handwritten characters of 50 alphabets, in the 28x28 split of the IWAE study",
+    num_train=24_345,
+    num_test=8_070,
+    shape=(28, 28),
+    licence="MIT",
+    forms=(
+        Form(
+            "mat",
+            (_mirrored("chardata.mat", _IWAE_FOLDERS, "md5:21ecaf34373511aa7691cf2e0802aa3d"),),
+        ),
+        Form(
+            "npz",
+            (
+                DataFile(
+                    "omniglot28.npz",
+                    "sha256:d84951d5feadb2d00d22d71d46587b2ac22d01ace266dacbd6bb7c3721faff82",
+                ),
+            ),
+            _RECONSTRUCTED,
+        ),
+        Form("npz", (DataFile(OMNIGLOT_CACHE),), _RECONSTRUCTED),
+        Form(
+            "archives",
+            (
+                _mirrored(
+                    "images_background.zip",
+                    _OMNIGLOT_FOLDERS,
+                    "md5:68d2efa1b9178cc56df9314c21c6e718",
+                ),
+                _mirrored(
+                    "images_evaluation.zip",
+                    _OMNIGLOT_FOLDERS,
+                    "md5:6b91aef0f799c5bb55b94e3f2daec811",
+                ),
+            ),
+            _RECONSTRUCTED,
+        ),
+    ),
+)
+
+SOURCES: dict[str, Source] = {source.name: source for source in (_DIGITS, _MNIST, _OMNIGLOT)}
+
+
+def named(name: str) -> Source:
+    """Return the data set called `name`."""
+    if name not in SOURCES:
+        raise InputError(
+            f"data set is {name!r}: choose from {', '.join(SOURCES)}, or give a file of your own "
+            "that ends in .npy or .npz"
+        )
+    return SOURCES[name]

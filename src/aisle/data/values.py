@@ -1,0 +1,65 @@
+"""Check that the values of a data set are what a model of them expects."""
+
+import numpy as np
+
+from aisle.data.split import Split
+from aisle.errors import InputError
+
+BINARIZE = ("dynamic", "static", "none")
+
+
+def check_values(split: Split, binarize: str, source: str) -> None:
+    """Refuse values that a model cannot learn from, in one pass over the data.
+
+    Args:
+        split: the examples.
+        binarize: "dynamic" or "static" if a pixel is the probability of a 1, "none" if the model
+            takes the values as they are.
+        source: what to call the data in a message, such as the name of the file.
+    """
+    if binarize not in BINARIZE:
+        raise InputError(f"binarize is {binarize!r}: choose from {', '.join(BINARIZE)}")
+    if split.dtype == np.uint8:
+        _check_bytes(split, source)
+    else:
+        _check_floats(split, source, as_probabilities=binarize != "none")
+
+
+def _check_bytes(split: Split, source: str) -> None:
+    # Binary pictures saved as 0 and 1 would silently be read as 0 and 1/255: all but black.
+    largest = 0
+    for block in split.chunks():
+        largest = max(largest, int(block.max()))
+        if largest > 1:
+            return
+    if largest == 1:
+        raise InputError(
+            f"{source} holds only 0 and 1 as uint8, but uint8 is read as value / 255: "
+            "save it as x.astype(bool), or as 255 * x"
+        )
+
+
+def _check_floats(split: Split, source: str, *, as_probabilities: bool) -> None:
+    low, high, start = np.inf, -np.inf, 0
+    for block in split.chunks():
+        _check_finite(block, start, split, source)
+        low, high = min(low, float(block.min())), max(high, float(block.max()))
+        start += len(block)
+    if as_probabilities and (low < 0 or high > 1):
+        raise InputError(
+            f"{source} has values from {low:g} to {high:g}: binarising needs values in [0, 1]; "
+            "rescale them, or use `--binarize none` with a model for real values"
+        )
+
+
+def _check_finite(block: np.ndarray, start: int, split: Split, source: str) -> None:
+    finite = np.isfinite(block)
+    if finite.all():
+        return
+    index, column = (int(i) for i in np.argwhere(~finite)[0])
+    # The row of the user's array, which is not the row of the split where some are held out.
+    row = start + index if split.rows is None else int(split.rows[start + index])
+    raise InputError(
+        f"{source} has the value {block[index, column]} in row {row}: every value must be a finite "
+        "number; remove or repair such rows"
+    )

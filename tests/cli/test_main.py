@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from aisle.cli import main
+from aisle.experiments import selfcheck
+from aisle.experiments.selfcheck import Check
+
+GOOD = Check("good", "equals", 1.0, 1.01, 0.01, 1.0)
+BAD = Check("bad", "equals", 1.0, 2.0, 0.01, 100.0)
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("check", "code", "verdict"), [(GOOD, 0, "1 of 1 checks passed"), (BAD, 1, "FAILED")]
+)
+def test_selfcheck_exits_with_one_if_a_check_fails(
+    capsys, monkeypatch, tmp_path, check, code, verdict
+):
+    monkeypatch.setattr(selfcheck, "GROUPS", {"group": lambda key: [check]})
+    path = tmp_path / "figures.json"
+    found, out, _ = run(capsys, "selfcheck", "--json", str(path), "--seed", "3")
+    assert found == code
+    assert verdict in out
+    figures = json.loads(path.read_text())
+    assert figures["is_passed"] == (code == 0)
+    assert figures["checks"] == [
+        {"group": "group", **check._asdict(), "is_passed": check.is_passed}
+    ]
+    assert figures["seed"] == 3
+    assert figures["packages"]["jax"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Expected one of {"),
+        (["nonsense"], "Unrecognized options: nonsense; Available subcommands: "),
+        (["selfcheck", "--seed", "x"], "--seed: invalid literal for int() with base 10: 'x'"),
+        (
+            ["selfcheck", "--sede", "1"],
+            "options: --sede, 1; Perhaps you meant: --seed",
+        ),
+        (["selfcheck", "--json", "no/such/folder/a.json"], "give a file in an existing folder"),
+        (["selfcheck", "--json", "."], ". is a folder: give a file"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_code_two(capsys, arguments, words):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("aisle: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_help_names_the_commands(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert "selfcheck" in out
