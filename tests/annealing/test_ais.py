@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from aisle.annealing import anneal, anneal_reverse, schedules
+from aisle.annealing.ais import sample_start
 from aisle.errors import InputError
 from aisle.experiments import problems
 from aisle.models import DiagonalNormal
@@ -134,7 +135,7 @@ def test_one_temperature_is_importance_sampling_bit_for_bit(keys):
     @jax.jit
     @jax.vmap
     def importance(key):
-        z = q.sample(jax.random.split(key, 3)[0])
+        z = sample_start(key, q)
         return z, log_joint(z) - q.log_prob(z)
 
     betas, size = schedules.linear(1), jnp.ones(1)

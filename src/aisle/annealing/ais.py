@@ -75,13 +75,18 @@ def anneal(
         jitter: relative half-width of the step size's random spread.
         last_move: whether to move at beta = 1, which leaves the weight as it is.
     """
-    key_start, key_momentum, key_moves = jax.random.split(key, 3)
+    _, key_momentum, key_moves = jax.random.split(key, 3)
     path = Path(q.log_prob, log_joint)
-    start = hmc.init(key_momentum, q.sample(key_start), path)
+    start = hmc.init(key_momentum, sample_start(key, q), path)
     moves = _moves(betas, step_sizes, last_move)
     params = _params(start.z, scale, num_leapfrog, refresh, jitter)
     end, walk = _walk(hmc.step, key_moves, start, path, moves, params)
     return _weigh(end, walk, betas, walk.log_ratio_before, log_ratio(end.point))
+
+
+def sample_start(key: PRNGKey, q: Distribution) -> Latent:
+    """Draw the point from which `anneal` with the same key starts."""
+    return q.sample(jax.random.split(key, 3)[0])
 
 
 def anneal_reverse(

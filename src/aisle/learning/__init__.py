@@ -1,0 +1,1 @@
+"""Gradient estimators, the trainer, its state and checkpoints."""

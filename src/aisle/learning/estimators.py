@@ -1,0 +1,253 @@
+"""Gradient estimators: vae, iwae, dreg, mh-hmc and ais.
+
+Each is a function of one example, `(key, model, proposal, x, kernel) -> (losses, metrics)`, usable
+in anybody's training loop: `jax.vmap` it over a batch with a key for each example, average, and
+differentiate `losses.theta + losses.phi` with respect to (model, proposal). The gradient of `theta`
+reaches the model only and that of `phi` the proposal only; none flows through a chain.
+
+With log w_k the log-weights of K samples and v_k their normalised weights, gradients stopped where
+a bar is drawn:
+
+    vae     theta: -mean log p(x, z̄_k)         phi: -mean [log p(x, z_k) - log q(z_k)]
+    iwae    theta: -sum v̄_k log p(x, z̄_k)      phi: -log mean w_k
+    dreg    theta: as iwae                      phi: -sum v̄_k² log w_k, q's own parameters stopped
+    mh-hmc  theta: -mean log p(x, z̄_k)         phi: as vae with one sample; betas 0, 1, ..., 1
+    ais     theta: -sum v̄_k log p(x, z̄_k)      phi: as vae with one sample
+
+`dreg` is the doubly reparameterised gradient of Tucker et al. (2019), `mh-hmc` the method of
+Hoffman (2017), `ais` Algorithm 1 of Ding & Freedman (2020).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from aisle.annealing import anneal, effective_sample_size, log_mean_exp, normalised_weights
+from aisle.annealing.ais import Annealed, sample_start
+from aisle.errors import InputError
+from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
+
+
+class Kernel(eqx.Module):
+    """The parameters of the sampler that a method uses.
+
+    Attributes:
+        betas: T + 1 inverse temperatures; mh-hmc uses their number only.
+        step_sizes: T step sizes of HMC, adapted between updates.
+        num_samples: K.
+        num_leapfrog: L.
+        precondition: power of the proposal's scale that preconditions HMC; 0 for none.
+        refresh: share of new noise in the momentum at each transition.
+        jitter: relative half-width of the step size's random spread.
+        last_move: whether to move at beta = 1.
+    """
+
+    betas: Float[Array, " points"]
+    step_sizes: Float[Array, " temperatures"]
+    num_samples: int = eqx.field(static=True, default=1)
+    num_leapfrog: int = eqx.field(static=True, default=5)
+    precondition: float = eqx.field(static=True, default=0.0)
+    refresh: float = eqx.field(static=True, default=1.0)
+    jitter: float = eqx.field(static=True, default=0.0)
+    last_move: bool = eqx.field(static=True, default=True)
+
+
+class Losses(NamedTuple):
+    """What to minimise; see the module for where their gradients go."""
+
+    theta: Scalar
+    phi: Scalar
+
+
+class Metrics(NamedTuple):
+    """What is worth knowing of one example's estimate.
+
+    Attributes:
+        bound: lower bound of log p(x), in expectation: of ELBO, IWAE or AIS, as the method has it.
+        effective_sample_size: of the K weights.
+        acceptance: mean over the K chains, by temperature; empty without chains.
+        num_nonfinite: transitions rejected for an energy that was not finite.
+    """
+
+    bound: Scalar
+    effective_sample_size: Scalar
+    acceptance: Float[Array, " moves"]
+    num_nonfinite: Scalar
+
+
+Estimate = tuple[Losses, Metrics]
+Tree = TypeVar("Tree")
+
+
+def vae(key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel) -> Estimate:
+    """Estimate by K reparameterised samples of q, all of equal weight."""
+    q = proposal(x)
+    z = _samples(key, q, kernel.num_samples)
+    log_weights = _log_weights(stop(model), q, x, z)
+    losses = Losses(-jnp.mean(_log_joints(model, x, stop(z))), -jnp.mean(log_weights))
+    return losses, _without_chains(jnp.mean(log_weights), log_weights)
+
+
+def iwae(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
+) -> Estimate:
+    """Estimate by K importance-weighted samples of q."""
+    q = proposal(x)
+    z = _samples(key, q, kernel.num_samples)
+    log_weights = _log_weights(stop(model), q, x, z)
+    bound = log_mean_exp(log_weights)
+    return Losses(_weighted(model, x, z, log_weights), -bound), _without_chains(bound, log_weights)
+
+
+def dreg(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
+) -> Estimate:
+    """Estimate as iwae does, with the doubly reparameterised gradient for phi."""
+    q = proposal(x)
+    z = _samples(key, q, kernel.num_samples)
+    # Only the path from phi through z is differentiated: the score of q has mean zero here.
+    log_weights = _log_weights(stop(model), stop(q), x, z)
+    squares = stop(normalised_weights(log_weights)) ** 2
+    losses = Losses(_weighted(model, x, z, log_weights), -jnp.sum(squares * log_weights))
+    return losses, _without_chains(log_mean_exp(log_weights), log_weights)
+
+
+def mh_hmc(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
+) -> Estimate:
+    """Estimate by K chains of HMC at the posterior from samples of q, all of equal weight."""
+    at_posterior = jnp.minimum(jnp.arange(len(kernel.betas)), 1).astype(kernel.betas.dtype)
+    kernel = eqx.tree_at(lambda k: k.betas, kernel, at_posterior)
+    key_chains, key_phi = jax.random.split(key)
+    run = _chains(key_chains, model, proposal, x, kernel)
+    theta = -jnp.mean(_log_joints(model, x, run.z))
+    return Losses(theta, _negative_elbo(key_phi, model, proposal, x)), _with_chains(run)
+
+
+def ais(key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel) -> Estimate:
+    """Estimate by K chains annealed from q to the posterior, by their weights."""
+    key_chains, key_phi = jax.random.split(key)
+    run = _chains(key_chains, model, proposal, x, kernel)
+    theta = _weighted(model, x, run.z, run.log_weight)
+    return Losses(theta, _negative_elbo(key_phi, model, proposal, x)), _with_chains(run)
+
+
+class Method(NamedTuple):
+    """A registered estimator, with its cost.
+
+    Attributes:
+        estimate: the function.
+        has_chains: whether it runs chains, whose step sizes are then adapted.
+        num_gradients: gradients of log p(x, z) that one example costs, for a kernel.
+    """
+
+    estimate: Callable[..., Estimate]
+    has_chains: bool
+    num_gradients: Callable[[Kernel], int]
+
+
+def _chain_gradients(kernel: Kernel) -> int:
+    num_moves = len(kernel.step_sizes) - (not kernel.last_move)
+    # Each chain and, for theta, its end; and the one sample of phi.
+    return kernel.num_samples * (2 + num_moves * kernel.num_leapfrog) + 1
+
+
+METHODS: dict[str, Method] = {
+    "vae": Method(vae, False, lambda kernel: kernel.num_samples),
+    "iwae": Method(iwae, False, lambda kernel: kernel.num_samples),
+    # Theta's and phi's gradients weigh the samples differently: two passes.
+    "dreg": Method(dreg, False, lambda kernel: 2 * kernel.num_samples),
+    "mh-hmc": Method(mh_hmc, True, _chain_gradients),
+    "ais": Method(ais, True, _chain_gradients),
+}
+
+
+def named(name: str) -> Method:
+    """Return the method called `name`."""
+    if name not in METHODS:
+        raise InputError(f"method is {name!r}: choose from {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def stop(tree: Tree) -> Tree:
+    """Stop gradients at every array of a tree, which may hold functions too."""
+    return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, tree)
+
+
+def _chains(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
+) -> Annealed:
+    """Anneal K chains, with all gradients stopped before the first step."""
+    fixed, q = stop(model), stop(proposal(x))
+
+    def log_joint(z: Latent) -> Scalar:
+        return fixed.log_prior(z) + fixed.log_likelihood(x, z)
+
+    def chain(key: PRNGKey) -> Annealed:
+        return anneal(
+            key,
+            q,
+            log_joint,
+            kernel.betas,
+            kernel.step_sizes,
+            kernel.num_leapfrog,
+            scale=_scale(q, kernel.precondition),
+            refresh=kernel.refresh,
+            jitter=kernel.jitter,
+            last_move=kernel.last_move,
+        )
+
+    return jax.vmap(chain)(jax.random.split(key, kernel.num_samples))
+
+
+def _scale(q: Distribution, power: float) -> Latent | None:
+    if power == 0:
+        return None
+    if not hasattr(q, "scale"):
+        raise InputError(
+            f"precondition is {power:g} but {type(q).__name__} has no `scale`: add one, or use 0"
+        )
+    return jax.tree.map(lambda s: s**power, q.scale)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _samples(key: PRNGKey, q: Distribution, num_samples: int) -> Latent:
+    # The keys of `_chains`, so that ais without a move draws the samples of iwae.
+    keys = jax.random.split(jax.random.split(key)[0], num_samples)
+    return jax.vmap(lambda k: sample_start(k, q))(keys)
+
+
+def _log_joints(model: Model, x: Observation, z: Latent) -> Float[Array, " samples"]:
+    return jax.vmap(lambda a: model.log_prior(a) + model.log_likelihood(x, a))(z)
+
+
+def _log_weights(
+    model: Model, q: Distribution, x: Observation, z: Latent
+) -> Float[Array, " samples"]:
+    return _log_joints(model, x, z) - jax.vmap(q.log_prob)(z)
+
+
+def _weighted(model: Model, x: Observation, z: Latent, log_weights: Array) -> Scalar:
+    return -jnp.sum(stop(normalised_weights(log_weights)) * _log_joints(model, x, stop(z)))
+
+
+def _negative_elbo(key: PRNGKey, model: Model, proposal: Proposal, x: Observation) -> Scalar:
+    q = proposal(x)
+    return -_log_weights(stop(model), q, x, _samples(key, q, 1))[0]
+
+
+def _without_chains(bound: Scalar, log_weights: Float[Array, " samples"]) -> Metrics:
+    size = effective_sample_size(log_weights)
+    return Metrics(*stop((bound, size, jnp.zeros(0), jnp.zeros(()))))
+
+
+def _with_chains(run: Annealed) -> Metrics:
+    return Metrics(
+        log_mean_exp(run.log_weight),
+        effective_sample_size(run.log_weight),
+        jnp.mean(run.info.acceptance, axis=0),
+        jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
+    )

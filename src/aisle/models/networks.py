@@ -1,0 +1,53 @@
+"""The building blocks of the IWAE study's networks."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from aisle.models.distributions import DiagonalNormal
+from aisle.types import PRNGKey
+
+
+class MLP(eqx.Module):
+    """Linear layers with tanh between them, none after the last.
+
+    Weights start from Glorot's uniform law and biases from zero, as in the study.
+    """
+
+    layers: tuple[eqx.nn.Linear, ...]
+
+    def __init__(self, key: PRNGKey, sizes: tuple[int, ...]):
+        """Build layers of the given `sizes`, input first."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        shapes = itertools.pairwise(sizes)
+        self.layers = tuple(_linear(k, *shape) for k, shape in zip(keys, shapes, strict=True))
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """Apply the network to one example."""
+        for layer in self.layers[:-1]:
+            x = jnp.tanh(layer(x))
+        return self.layers[-1](x)
+
+
+class GaussianLayer(eqx.Module):
+    """A network whose output is a diagonal normal: an encoder, or an upper stochastic layer."""
+
+    network: MLP
+
+    def __init__(self, key: PRNGKey, num_inputs: int, num_hidden: int, num_outputs: int):
+        """Build a network with two hidden layers."""
+        self.network = MLP(key, (num_inputs, num_hidden, num_hidden, 2 * num_outputs))
+
+    def __call__(self, x: Float[Array, " inputs"]) -> DiagonalNormal:
+        """Return the distribution given one input."""
+        loc, log_scale = jnp.split(self.network(x), 2)
+        return DiagonalNormal(loc, jnp.exp(log_scale))
+
+
+def _linear(key: PRNGKey, num_inputs: int, num_outputs: int) -> eqx.nn.Linear:
+    layer = eqx.nn.Linear(num_inputs, num_outputs, key=key)
+    weight = jax.nn.initializers.glorot_uniform()(key, layer.weight.shape)
+    return eqx.tree_at(lambda m: (m.weight, m.bias), layer, (weight, jnp.zeros(num_outputs)))
