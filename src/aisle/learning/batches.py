@@ -1,0 +1,86 @@
+"""The order of the examples, and their way to the devices."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from aisle.data import Split
+from aisle.learning.updates import Batches
+
+# Data up to this size live on every device; larger ones are streamed, a chunk ahead.
+RESIDENT_BYTES = 1 << 30
+
+
+class Chunk(NamedTuple):
+    """Some updates of one epoch."""
+
+    first_update: int
+    num_updates: int
+
+
+class Feeder:
+    """Hands out the batches of any chunk of training, from memory or streamed from disk.
+
+    Each epoch is a new permutation of the examples, from the seed and the epoch alone, cut into
+    batches; the few examples that are left over wait for another epoch.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        seed: int,
+        mesh: jax.sharding.Mesh,
+        *,
+        resident_bytes: int = RESIDENT_BYTES,
+    ):
+        """Put the examples on the devices, if they fit."""
+        self.updates_per_epoch = len(split) // batch_size
+        self._split, self._batch_size, self._seed = split, batch_size, seed
+        self._everywhere = jax.NamedSharding(mesh, jax.P())
+        self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
+        self._resident = None
+        if split.fits_in(resident_bytes):
+            rows = split.take(np.arange(len(split)))
+            self._resident = jax.device_put(rows, self._everywhere)
+        self._worker = ThreadPoolExecutor(1, "aisle-feeder")
+        self._ahead: tuple[Chunk, Future[Batches]] | None = None
+
+    def batches(self, chunk: Chunk, following: Chunk | None, capacity: int) -> Batches:
+        """Return the batches of `chunk`, padded to `capacity`, and begin to read `following`."""
+        if self._ahead is not None and self._ahead[0] == chunk:
+            found = self._ahead[1].result()
+        else:
+            found = self._load(chunk, capacity)
+        self._ahead = None
+        if following is not None and self._resident is None:
+            self._ahead = (following, self._worker.submit(self._load, following, capacity))
+        return found
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._worker.shutdown(cancel_futures=True)
+
+    def _load(self, chunk: Chunk, capacity: int) -> Batches:
+        epoch, first = divmod(chunk.first_update, self.updates_per_epoch)
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
+        start = first * self._batch_size
+        indices = np.zeros((capacity, self._batch_size), np.int32)
+        chosen = order[start : start + chunk.num_updates * self._batch_size]
+        indices[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
+        if self._resident is not None:
+            return self._place(self._resident, indices, indices)
+        # Padding repeats the first example, so that the shape does not depend on the chunk.
+        positions = np.arange(indices.size, dtype=np.int32).reshape(indices.shape)
+        return self._place(self._split.take(indices.ravel()), positions, indices)
+
+    def _place(self, examples: np.ndarray | jax.Array, positions: np.ndarray, indices: np.ndarray):
+        put: Callable = jax.device_put
+        return Batches(
+            put(examples, self._everywhere),
+            put(positions, self._over_batch),
+            put(indices, self._over_batch),
+        )

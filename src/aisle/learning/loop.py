@@ -1,0 +1,208 @@
+"""The training loop: chunks of updates, with metrics, validation and checkpoints between them."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aisle.errors import TrainingError
+from aisle.learning import checkpoints
+from aisle.learning.batches import Chunk, Feeder
+from aisle.learning.interruption import listening
+from aisle.learning.progress import TrainingProgress
+from aisle.learning.run_directory import MetricsWriter
+from aisle.learning.updates import Recipe, TrainState, UpdateLog, make_chunk
+from aisle.learning.validation import Bound
+from aisle.types import PRNGKey
+
+# Updates that one compiled call may make, and the seconds that it should take.
+CHUNK_CAPACITY = 64
+CHUNK_SECONDS = 1.0
+
+# Updates in a row without a finite gradient, after which training is given up.
+MAX_SKIPPED_IN_ROW = 100
+
+
+class Phase(NamedTuple):
+    """A stretch of training with one method, up to update `end`."""
+
+    recipe: Recipe
+    end: int
+    gradients_per_update: int
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Everything about a training run that does not change while it runs."""
+
+    phases: list[Phase]
+    feeder: Feeder
+    mesh: jax.sharding.Mesh
+    batch_size: int
+    key: PRNGKey
+    validation: Callable[..., Bound] | None
+    validate_every: int
+    out: Path | None
+    checkpoint_seconds: float
+    keep_checkpoints: int
+    tensorboard: bool
+    show_progress: bool
+
+    def run(
+        self, state: TrainState, resume: bool
+    ) -> tuple[TrainState, list[dict[str, Any]], int | None]:
+        """Train to the end, or until a signal asks to stop; return state, history and signal."""
+        state, first = self._start(state, resume)
+        history: list[dict[str, Any]] = []
+        saved_at = time.perf_counter()
+        with ExitStack() as stack:
+            stack.enter_context(closing(self.feeder))
+            writer = self._writer(stack, first)
+            interruption = stack.enter_context(listening())
+            progress = stack.enter_context(self._progress(first))
+            for chunk, new_state, log in self._chunks(state, first):
+                state = new_state
+                done = chunk.first_update + chunk.num_updates
+                records = [*self._records(chunk, log), *self._validate(state, done)]
+                history += records
+                if writer is not None:
+                    writer.write(records)
+                progress.advance(done, _mean_bound(records))
+                self._check_skipped(state)
+                is_last = done == self.phases[-1].end or interruption.signal_number is not None
+                if is_last or time.perf_counter() - saved_at > self.checkpoint_seconds:
+                    self._save(state, done)
+                    saved_at = time.perf_counter()
+                if interruption.signal_number is not None:
+                    break
+        return state, history, interruption.signal_number
+
+    def _start(self, state: TrainState, resume: bool) -> tuple[TrainState, int]:
+        """Place the first state, or the newest checkpoint's, on all devices."""
+        state = jax.device_put(state, jax.NamedSharding(self.mesh, jax.P()))
+        if not resume or self.out is None:
+            return state, 0
+        found = checkpoints.restore(self.out, state, report=_report)
+        return (state, 0) if found is None else (found[1], found[0])
+
+    def _chunks(
+        self, state: TrainState, first: int
+    ) -> Iterator[tuple[Chunk, TrainState, UpdateLog]]:
+        """Run the updates from `first` on, in chunks of about a second."""
+        update, length = first, 1
+        for phase in self.phases:
+            if update >= phase.end:
+                continue
+            run = make_chunk(phase.recipe, self.mesh, self.batch_size)
+            is_compiled = False
+            while update < phase.end:
+                chunk = self._chunk(update, length, phase.end)
+                after = update + chunk.num_updates
+                following = self._chunk(after, length, phase.end) if after < phase.end else None
+                batches = self.feeder.batches(chunk, following, CHUNK_CAPACITY)
+                start = time.perf_counter()
+                state, log = run(state, self.key, batches, jnp.int32(chunk.num_updates))
+                log = jax.tree.map(np.asarray, log)
+                seconds = time.perf_counter() - start
+                yield chunk, state, log
+                update = after
+                if is_compiled:
+                    length = _next_length(length, CHUNK_SECONDS * chunk.num_updates / seconds)
+                is_compiled = True
+
+    def _chunk(self, update: int, length: int, end: int) -> Chunk:
+        """Cut the next chunk, within its epoch."""
+        left_in_epoch = -update % self.feeder.updates_per_epoch or self.feeder.updates_per_epoch
+        return Chunk(update, min(length, left_in_epoch, end - update))
+
+    def _records(self, chunk: Chunk, log: UpdateLog) -> Iterator[dict[str, Any]]:
+        """Yield what is logged of each update of a chunk."""
+        for i in range(chunk.num_updates):
+            update = chunk.first_update + i + 1
+            metrics = log.metrics
+            yield {
+                "update": update,
+                "epoch": update / self.feeder.updates_per_epoch,
+                "bound": metrics.bound[i],
+                "loss_theta": log.losses.theta[i],
+                "loss_phi": log.losses.phi[i],
+                "effective_sample_size": metrics.effective_sample_size[i],
+                "acceptance": metrics.acceptance[i],
+                "step_size": log.step_sizes[i] if metrics.acceptance.size else [],
+                "num_nonfinite": round(float(metrics.num_nonfinite[i]) * self.batch_size),
+                "is_skipped": bool(log.is_skipped[i]),
+                "decoder_gradients": self._gradients_spent(update),
+            }
+
+    def _gradients_spent(self, update: int) -> int:
+        """Count the gradients of log p(x, z) of all updates so far, whatever their method."""
+        total, begin = 0, 0
+        for phase in self.phases:
+            total += max(0, min(update, phase.end) - begin) * phase.gradients_per_update
+            begin = phase.end
+        return total
+
+    def _validate(self, state: TrainState, update: int) -> Iterator[dict[str, Any]]:
+        every = self.validate_every * self.feeder.updates_per_epoch
+        if self.validation is None or (update % every and update != self.phases[-1].end):
+            return
+        trained = eqx.combine(best_params(state), self.phases[-1].recipe.static)
+        bound = self.validation(jax.random.fold_in(self.key, update), *trained)
+        yield {
+            "update": update,
+            "epoch": update / self.feeder.updates_per_epoch,
+            "held_out_bound": bound.mean,
+            "held_out_standard_error": bound.standard_error,
+            "held_out_examples": bound.num_examples,
+            "decoder_gradients": self._gradients_spent(update),
+        }
+
+    def _check_skipped(self, state: TrainState) -> None:
+        if int(state.num_skipped_in_row) < MAX_SKIPPED_IN_ROW:
+            return
+        last = None if self.out is None else checkpoints.latest(self.out)
+        where = "no checkpoint was made" if last is None else f"the last good checkpoint is {last}"
+        raise TrainingError(
+            f"the gradient was not finite in {int(state.num_skipped_in_row)} updates in a row, at "
+            f"update {int(state.update)}: {where}; check the data, or lower the learning rate"
+        )
+
+    def _save(self, state: TrainState, update: int) -> None:
+        if self.out is not None:
+            checkpoints.save(self.out, update, state, keep=self.keep_checkpoints)
+
+    def _writer(self, stack: ExitStack, first: int) -> MetricsWriter | None:
+        if self.out is None:
+            return None
+        writer = MetricsWriter(self.out, resume_at=first, tensorboard=self.tensorboard)
+        return stack.enter_context(writer)
+
+    def _progress(self, first: int) -> TrainingProgress:
+        end, per_epoch = self.phases[-1].end, self.feeder.updates_per_epoch
+        return TrainingProgress(end, per_epoch, self.batch_size, first, self.show_progress)
+
+
+def best_params(state: TrainState) -> Any:
+    """Return the weights to use: the running average, where there is one."""
+    return state.params if state.average is None else state.average
+
+
+def _next_length(length: int, ideal: float) -> int:
+    """Go towards the ideal length, at most doubling: one slow chunk says little."""
+    return int(min(max(1, round(ideal)), 2 * length, CHUNK_CAPACITY))
+
+
+def _mean_bound(records: list[dict[str, Any]]) -> float:
+    return float(np.mean([record["bound"] for record in records if "bound" in record]))
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"aisle: {line}\n")

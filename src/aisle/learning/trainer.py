@@ -1,0 +1,236 @@
+"""Train a model: `fit` puts together what the loop needs, and runs it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aisle.annealing import schedules
+from aisle.data import Split, check_values
+from aisle.errors import InputError
+from aisle.learning import estimators, optimizers
+from aisle.learning.batches import Feeder
+from aisle.learning.loop import Loop, Phase, best_params
+from aisle.learning.observations import observe_all
+from aisle.learning.updates import Recipe, TrainState, init_state, split_arrays
+from aisle.learning.validation import Bound, make_validation
+from aisle.types import Model, Proposal
+
+# Step sizes of HMC: the paper's first and largest one, and those in units of the proposal's scale.
+FIRST_STEP, LARGEST_STEP = 0.1, 0.3
+FIRST_SCALED_STEP, LARGEST_SCALED_STEP = 0.5, 2.0
+
+# The bound on held-out data costs as much as some dozens of updates by a VAE.
+VALIDATION_EXAMPLES, VALIDATION_SAMPLES = 512, 64
+
+
+class Fitted(NamedTuple):
+    """What training returns.
+
+    Attributes:
+        model: with its trained weights, averaged ones if `ema` asked for them.
+        proposal: likewise.
+        state: everything that training changed.
+        history: the records of metrics.jsonl, as far as they were made by this call.
+        signal_number: of the signal that ended training before its time, or None.
+    """
+
+    model: Any
+    proposal: Any
+    state: TrainState
+    history: list[dict[str, Any]]
+    signal_number: int | None
+
+
+def fit(
+    model: Model,
+    proposal: Proposal,
+    data: Split | np.ndarray,
+    *,
+    method: str = "ais",
+    num_samples: int = 5,
+    num_temperatures: int = 11,
+    num_leapfrog: int = 5,
+    schedule: str = "linear",
+    target_accept: float = 0.6,
+    precondition: float = 0.0,
+    refresh: float = 1.0,
+    jitter: float = 0.0,
+    num_epochs: int = 100,
+    warmup_epochs: int = 0,
+    batch_size: int = 128,
+    optimizer: str = "adam",
+    learning_rate: float | None = None,
+    lr_schedule: str = "iwae-study",
+    ema: float = 0.0,
+    binarize: str = "none",
+    held_out: Split | np.ndarray | None = None,
+    validate_every: int = 1,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_minutes: float = 5.0,
+    keep_checkpoints: int = 3,
+    tensorboard: bool = False,
+    show_progress: bool = True,
+) -> Fitted:
+    """Train a model and its proposal on an array of examples.
+
+    Args:
+        model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.types.Model`.
+        proposal: an encoder, from x to a distribution q(z|x); see `aisle.types.Proposal`.
+        data: examples along the first axis; uint8 stands for value / 255.
+        method: vae, iwae, dreg, mh-hmc or ais.
+        num_samples: K, samples or chains of an example.
+        num_temperatures: T, transitions of a chain.
+        num_leapfrog: L, leapfrog steps of a transition.
+        schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate.
+        target_accept: acceptance that each temperature's step size is adapted towards.
+        precondition: power of the proposal's scale that preconditions HMC, 0 for none.
+        refresh: share of new noise in the momentum at each transition, 1 for all.
+        jitter: relative half-width of the step size's random spread.
+        num_epochs: passes over the data, counted from the very start.
+        warmup_epochs: of these, the first ones that train by `vae`.
+        batch_size: examples of an update.
+        optimizer: adam or muon.
+        learning_rate: None for the optimiser's usual one.
+        lr_schedule: iwae-study, cosine or constant.
+        ema: decay of a running average of the weights, 0 for none.
+        binarize: dynamic (new bits at each draw), static or none.
+        held_out: examples whose importance-weighted bound is logged.
+        validate_every: epochs between two such bounds.
+        seed: of the order of the data and of all draws.
+        out: folder for metrics and checkpoints; None keeps nothing on disk.
+        resume: go on from the newest checkpoint in `out`, if there is one.
+        checkpoint_minutes: between two checkpoints; the last state is always kept.
+        keep_checkpoints: how many of them stay on disk.
+        tensorboard: also write the metrics for TensorBoard.
+        show_progress: whether to show a progress bar on standard error.
+    """
+    split, shape = as_split(data)
+    _check_arguments(locals())
+    check_values(split, binarize, "the training data")
+    updates_per_epoch = len(split) // batch_size
+    steps = optimizers.optimizer(
+        optimizer,
+        lr_schedule,
+        learning_rate=learning_rate,
+        num_epochs=num_epochs,
+        updates_per_epoch=updates_per_epoch,
+    )
+    kernel = estimators.Kernel(
+        schedules.named(schedule, num_temperatures),
+        jnp.full(num_temperatures, FIRST_STEP if precondition == 0 else FIRST_SCALED_STEP),
+        num_samples,
+        num_leapfrog,
+        precondition,
+        refresh,
+        jitter,
+    )
+    recipe = Recipe(
+        split_arrays(model, proposal)[1],
+        estimators.named(method),
+        kernel,
+        steps,
+        binarize,
+        shape,
+        target_accept,
+        LARGEST_STEP if precondition == 0 else LARGEST_SCALED_STEP,
+        ema,
+    )
+    state = init_state(model, proposal, recipe, kernel.step_sizes)
+    validation = None
+    if held_out is not None:
+        validation = _held_out_bound(held_out, binarize)
+    mesh = batch_mesh(batch_size)
+    loop = Loop(
+        phases=_phases(recipe, warmup_epochs, num_epochs, updates_per_epoch, batch_size),
+        feeder=Feeder(split, batch_size, seed, mesh),
+        mesh=mesh,
+        batch_size=batch_size,
+        key=jax.random.key(seed),
+        validation=validation,
+        validate_every=validate_every,
+        out=None if out is None else Path(out),
+        checkpoint_seconds=60 * checkpoint_minutes,
+        keep_checkpoints=keep_checkpoints,
+        tensorboard=tensorboard,
+        show_progress=show_progress,
+    )
+    state, history, signal_number = loop.run(state, resume)
+    trained_model, trained_proposal = eqx.combine(best_params(state), recipe.static)
+    return Fitted(trained_model, trained_proposal, state, history, signal_number)
+
+
+def as_split(data: Split | np.ndarray) -> tuple[Split, tuple[int, ...]]:
+    """Return examples as a split, and the shape in which the model takes one of them.
+
+    A split's examples are flat vectors; those of an array keep the shape they have.
+    """
+    if isinstance(data, Split):
+        return data, (data.num_features,)
+    if data.ndim < 2 or not len(data):
+        raise InputError(
+            f"the data have the shape {data.shape}: give examples along the first axis, each with "
+            "at least one value"
+        )
+    return Split(data), data.shape[1:]
+
+
+def batch_mesh(batch_size: int) -> jax.sharding.Mesh:
+    """Return a mesh of as many devices as divide the batch evenly."""
+    devices = jax.devices()
+    number = max(n for n in range(1, len(devices) + 1) if batch_size % n == 0)
+    return jax.sharding.Mesh(devices[:number], ("batch",))
+
+
+def _phases(
+    recipe: Recipe, warmup_epochs: int, num_epochs: int, updates_per_epoch: int, batch_size: int
+) -> list[Phase]:
+    """Return the stretches of training: a warm-up by a plain VAE, then the method itself."""
+    one_sample = dataclasses.replace(recipe.kernel, num_samples=1)
+    warmup = recipe._replace(method=estimators.METHODS["vae"], kernel=one_sample)
+    stretches = [(warmup, warmup_epochs), (recipe, num_epochs)]
+    return [
+        Phase(r, epochs * updates_per_epoch, batch_size * r.method.num_gradients(r.kernel))
+        for r, epochs in stretches
+        if epochs
+    ]
+
+
+def _held_out_bound(held_out: Split | np.ndarray, binarize: str) -> Callable[..., Bound]:
+    split, shape = as_split(held_out)
+    check_values(split, binarize, "the held-out data")
+    indices = np.arange(min(len(split), VALIDATION_EXAMPLES))
+    xs = observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
+    return make_validation(xs.reshape(len(indices), *shape), VALIDATION_SAMPLES)
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that make no sense, each with its rule."""
+    rules = {
+        "num_samples": (given["num_samples"] >= 1, "at least 1"),
+        "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
+        "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
+        "num_epochs": (given["num_epochs"] >= 1, "at least 1"),
+        "warmup_epochs": (0 <= given["warmup_epochs"] <= given["num_epochs"], "0 to num_epochs"),
+        "validate_every": (given["validate_every"] >= 1, "at least 1"),
+        "keep_checkpoints": (given["keep_checkpoints"] >= 1, "at least 1"),
+        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
+        "precondition": (given["precondition"] >= 0, "0 or more"),
+        "refresh": (0 < given["refresh"] <= 1, "above 0 and at most 1"),
+        "jitter": (0 <= given["jitter"] < 1, "at least 0 and below 1"),
+        "ema": (0 <= given["ema"] < 1, "at least 0 and below 1"),
+        "batch_size": (
+            1 <= given["batch_size"] <= len(given["split"]),
+            f"1 to {len(given['split'])}, the number of examples",
+        ),
+    }
+    for name, (is_kept, rule) in rules.items():
+        if not is_kept:
+            raise InputError(f"{name} is {given[name]}: it must be {rule}")
