@@ -9,8 +9,10 @@ from typing import NoReturn, Protocol, runtime_checkable
 from tyro.extras import subcommand_cli_from_dict
 
 from aisle.cli.data import Data
+from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
-from aisle.errors import InputError
+from aisle.cli.train import Train
+from aisle.errors import InputError, TrainingError
 
 _DESCRIPTION = (
     "Train latent-variable models by maximum likelihood with annealed importance sampling, and "
@@ -27,16 +29,24 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: dict[str, type[Command]] = {"data": Data, "selfcheck": Selfcheck}
+COMMANDS: dict[str, type[Command]] = {
+    "train": Train,
+    "sample": Sample,
+    "export": Export,
+    "data": Data,
+    "selfcheck": Selfcheck,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit with its code: 0, 1 for a failed check, 2 for a mistake."""
+    """Run the command and exit with its code: 0, 1 for a failure, 2 for a mistake."""
     command = _parse(arguments)
     try:
         sys.exit(command.run())
     except InputError as error:
         _fail(str(error))
+    except TrainingError as error:
+        _fail(str(error), code=1)
 
 
 def _parse(arguments: list[str] | None) -> Command:
@@ -64,6 +74,6 @@ def _one_line(framed: str) -> str:
     return "; ".join(sentence for sentence in sentences if sentence)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 2) -> NoReturn:
     sys.stderr.write(f"aisle: {message}\n")
-    sys.exit(2)
+    sys.exit(code)

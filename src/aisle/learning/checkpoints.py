@@ -71,12 +71,13 @@ def save(folder: Path, update: int, state: PyTree, *, keep: int = 3) -> None:
 
 
 def restore(
-    folder: Path, like: PyTree, *, report: Callable[[str], None]
+    folder: Path, like: PyTree, *, report: Callable[[str], None], part: str | None = None
 ) -> tuple[int, PyTree] | None:
     """Return the newest whole checkpoint of the run `folder` as (update, state); None without any.
 
     `like` gives the structure, and where each array goes if it has a sharding. Checkpoints that
-    are damaged are passed over, with one line to `report` for each.
+    are damaged are passed over, with one line to `report` for each. `part` names a field of the
+    state, such as "params", of which alone `like` is then the structure.
     """
     home = _home(folder)
     damaged: dict[int, str] = {}
@@ -88,6 +89,8 @@ def restore(
             continue
         for other, reason in damaged.items():
             report(f"{home / str(other)} is damaged ({reason}): using {home / str(update)} instead")
+        if part is not None:
+            contents = _selected(contents, f"{part}/")
         _check_matches(home / str(update), contents, like)
         return update, _placed(contents, like)
     if damaged:
@@ -216,10 +219,26 @@ def _shown(leaf: dict[str, Any] | None) -> str:
 
 def _placed(contents: _Contents, like: PyTree) -> PyTree:
     leaves, structure = jax.tree.flatten(like)
-    sizes = [math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves]
-    parts = np.split(contents.content, np.cumsum(sizes, dtype=np.int64))
-    # The last part is the byte that follows the leaves.
-    return jax.tree.unflatten(structure, map(_place, parts[:-1], leaves))
+    return jax.tree.unflatten(structure, map(_place, _leaf_contents(contents), leaves))
+
+
+def _leaf_contents(contents: _Contents) -> list[np.ndarray]:
+    sizes = [
+        math.prod(leaf["shape"]) * np.dtype(leaf["dtype"]).itemsize for leaf in contents.leaves
+    ]
+    # What follows the leaves is one byte, see `_contents`.
+    return np.split(contents.content, np.cumsum(sizes, dtype=np.int64))[:-1]
+
+
+def _selected(contents: _Contents, prefix: str) -> _Contents:
+    """Return the leaves whose names begin with `prefix`, without it."""
+    chosen = [
+        ({**leaf, "name": leaf["name"].removeprefix(prefix)}, content)
+        for leaf, content in zip(contents.leaves, _leaf_contents(contents), strict=True)
+        if leaf["name"].startswith(prefix)
+    ]
+    content = np.concatenate([*(part for _, part in chosen), np.zeros(1, np.uint8)])
+    return _Contents([leaf for leaf, _ in chosen], content)
 
 
 def _place(content: np.ndarray, leaf: Any) -> jax.Array:

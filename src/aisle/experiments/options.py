@@ -1,0 +1,134 @@
+"""The configuration of a training run: what the command line fills in and `config.json` stores.
+
+It is read in this layer and above only; the library below takes plain arguments. Nothing here
+needs JAX, so that `aisle train --help` answers at once.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+DEFAULT_EPOCHS = 100
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """How the gradient of log p(x) is estimated."""
+
+    method: Literal["vae", "iwae", "dreg", "mh-hmc", "ais"] = "ais"
+    """vae: evidence lower bound. iwae: importance-weighted bound. dreg: the same with doubly
+    reparameterised gradients. mh-hmc: HMC at the posterior. ais: annealed importance sampling."""
+
+    num_samples: Annotated[int, arg(aliases=["-K"])] = 5
+    """K: samples of q, or chains, for each example."""
+
+    num_temperatures: Annotated[int, arg(aliases=["-T"])] = 11
+    """T: transitions of a chain (mh-hmc, ais)."""
+
+    num_leapfrog: Annotated[int, arg(aliases=["-L"])] = 5
+    """L: leapfrog steps of a transition (mh-hmc, ais)."""
+
+    schedule: Literal["linear", "sigmoid", "geometric", "immediate"] = "linear"
+    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais)."""
+
+    target_accept: float = 0.6
+    """Acceptance that the step size of each temperature is adapted towards."""
+
+    precondition: float = 0.0
+    """Power of the encoder's scale that preconditions HMC: 0 none, 0.5 its root, 1 the scale."""
+
+    momentum_refresh: float = 1.0
+    """Share of new noise in the momentum at each transition; 1 forgets the old momentum."""
+
+    jitter: float = 0.0
+    """Relative half-width of the random spread of step sizes."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The networks, those of the IWAE study by default."""
+
+    model: Literal["one-layer", "two-layer"] = "one-layer"
+    """Stochastic layers: z, or (h1, h2) with twice the latents in h1."""
+
+    num_latents: int = 50
+    """Dimensions of the (top) latent."""
+
+    num_hidden: int = 200
+    """Units of a hidden layer."""
+
+    likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
+    """p(x|z): bits from logits, or real values with a learned scale for each."""
+
+    init_from: Annotated[Path | None, arg(metavar="RUN")] = None
+    """Start from the weights of another run, of the same networks."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What the model sees."""
+
+    binarize: Literal["dynamic", "static", "none"] = "dynamic"
+    """dynamic: new bits each time an example is drawn. static: the same bits. none: the values.
+    Held-out data get bits once, from a fixed seed."""
+
+    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the named data sets; by default $AISLE_DATA, or else the user's cache."""
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """How the weights are updated."""
+
+    batch_size: int = 128
+    """Examples of an update."""
+
+    optimizer: Literal["adam", "muon"] = "adam"
+    """muon orthogonalises the updates of matrices: several times fewer epochs early on."""
+
+    learning_rate: float | None = None
+    """By default 0.001 for adam and 0.02 for muon."""
+
+    lr_schedule: Literal["iwae-study", "cosine", "constant"] = "iwae-study"
+    """iwae-study: x 10^(-i/7) for 3^i epochs. cosine: to zero at the last epoch."""
+
+    warmup_epochs: int = 0
+    """Of the epochs, train the first ones by a plain VAE: cheap, and early on as good."""
+
+    ema: float = 0.0
+    """Decay of a running average of the weights, which is then what is kept; 0 for none."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is written, and when."""
+
+    seed: int = 0
+    """Seed of the weights, the order of the data and all draws."""
+
+    validate_every: int = 1
+    """Epochs between two bounds on held-out data."""
+
+    checkpoint_minutes: float = 5.0
+    """Minutes between two checkpoints; the last state is always kept."""
+
+    keep_checkpoints: int = 3
+    """Checkpoints that stay on disk."""
+
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that determines a training run."""
+
+    data: str
+    num_epochs: int = DEFAULT_EPOCHS
+    method: MethodOptions = field(default_factory=MethodOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    observations: DataOptions = field(default_factory=DataOptions)
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    run: RunOptions = field(default_factory=RunOptions)

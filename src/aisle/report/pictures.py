@@ -1,0 +1,105 @@
+"""Grids of samples and of reconstructions, as PNG files."""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from aisle.data.files import replacing
+from aisle.errors import InputError
+from aisle.types import Model, PRNGKey, Proposal
+
+_COLUMNS = 8
+
+
+class Panel(NamedTuple):
+    """A titled grid of examples, `columns` to a row."""
+
+    title: str
+    examples: np.ndarray
+    columns: int = _COLUMNS
+
+
+@eqx.filter_jit
+def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array, "number features"]:
+    """Draw latents from the prior and return what is expected of x for each."""
+    keys = jax.random.split(key, number)
+    return jax.vmap(lambda k: _shown(model, k, model.sample_prior(k)))(keys)
+
+
+@eqx.filter_jit
+def reconstructions(
+    key: PRNGKey, model: Model, proposal: Proposal, xs: Float[Array, "number features"]
+) -> Float[Array, "number features"]:
+    """Draw a latent from the proposal of each example and return what is expected of x for it."""
+    keys = jax.random.split(key, len(xs))
+    return jax.vmap(lambda k, x: _shown(model, k, proposal(x).sample(k)))(keys, xs)
+
+
+def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
+    """Return a panel of samples from a model."""
+    return Panel("samples", np.asarray(sample_observations(key, model, number)))
+
+
+def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
+    """Return a panel of examples with their reconstructions below them, row by row."""
+    shown = np.asarray(reconstructions(key, model, proposal, xs))
+    rows = []
+    for start in range(0, len(xs), _COLUMNS):
+        rows += [np.asarray(xs)[start : start + _COLUMNS], shown[start : start + _COLUMNS]]
+    return Panel("held-out examples, each above its reconstruction", np.concatenate(rows))
+
+
+def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:
+    """Draw panels side by side: pictures for examples of two dimensions, curves for others."""
+    figure = Figure(figsize=(5 * len(panels), 5.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        axes.set_title(panel.title)
+        axes.set_axis_off()
+        if len(shape) == 2:
+            _draw_pictures(axes, panel, shape)
+        else:
+            _draw_curves(axes, panel)
+    try:
+        with replacing(path) as part:
+            figure.savefig(part, format="png", dpi=150)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path} ({error.strerror}): give a file in a writable folder"
+        ) from None
+
+
+def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
+    """Return E[x|z] of models that tell it, and a draw of x from others."""
+    mean = getattr(model, "mean_observation", None)
+    return jnp.ravel(model.sample_observation(key, z) if mean is None else mean(z))
+
+
+def _draw_pictures(axes: Axes, panel: Panel, shape: tuple[int, ...]) -> None:
+    height, width = shape
+    rows = math.ceil(len(panel.examples) / panel.columns)
+    # One blank pixel between neighbours.
+    canvas = np.zeros((rows * (height + 1) - 1, panel.columns * (width + 1) - 1))
+    for i, example in enumerate(panel.examples):
+        row, column = divmod(i, panel.columns)
+        top, left = row * (height + 1), column * (width + 1)
+        canvas[top : top + height, left : left + width] = example.reshape(shape)
+    axes.imshow(canvas, cmap="gray_r", vmin=0, vmax=max(1, canvas.max()), interpolation="nearest")
+
+
+def _draw_curves(axes: Axes, panel: Panel) -> None:
+    low, high = panel.examples.min(), panel.examples.max()
+    unit = (panel.examples - low) / max(high - low, 1e-12)
+    steps = np.linspace(0, 0.9, panel.examples.shape[1])
+    for i, curve in enumerate(unit):
+        row, column = divmod(i, panel.columns)
+        axes.plot(column + steps, 0.9 * curve - row, color="black", linewidth=0.6)
