@@ -55,10 +55,17 @@ def problem(name):
     return *eqx.filter_jit(build)(key_model), xs
 
 
-def kernel(num_temperatures=2, num_samples=2, size=0.4, schedule="linear", **options):
+def kernel(num_temperatures=3, num_samples=2, schedule="linear", **options):
     betas = schedules.named(schedule, num_temperatures)
-    sizes = jnp.full(num_temperatures, size)
+    sizes = jnp.full(num_temperatures, 0.5)
     return Kernel(betas, sizes, num_samples, **{"num_leapfrog": 2} | options)
+
+
+# Every option away from its default.
+FULL = {"refresh": 0.5, "jitter": 0.2, "precondition": 0.5, "last_move": False}
+
+# The optimiser of the backend changes rounding only, and takes half of the time.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def one(name, key, model, proposal, x, kernel):
@@ -68,21 +75,25 @@ def one(name, key, model, proposal, x, kernel):
         return METHODS[name].estimate(key, *parts, x, kernel)
 
     losses, pull_back, metrics = jax.vjp(estimate, (model, proposal), has_aux=True)
-    yes, no = jnp.ones_like(losses.theta), jnp.zeros_like(losses.theta)
-    theta, phi = pull_back(Losses(yes, no))[0], pull_back(Losses(no, yes))[0]
-    return losses, metrics, Losses(theta, phi)
+    (gradients,) = jax.vmap(pull_back)(Losses(*jnp.eye(2)))
+    return losses, metrics, Losses(pick(gradients, 0), pick(gradients, 1))
 
 
-@eqx.filter_jit
-def run(plan, keys, model, proposal, xs):
-    """Run several methods over one batch, in one compilation: `plan` has (name, kernel) pairs."""
-
+@functools.partial(jit, static_argnames="names")
+def run_all(names, kernels, keys, model, proposal, xs):
     def batch(name, kernel):
         single = functools.partial(one, name)
         axes = (0, None, None, 0, None)
         return jax.vmap(single, in_axes=axes)(keys, model, proposal, xs, kernel)
 
-    return {label: batch(*entry) for label, entry in plan.items()}
+    return [batch(*entry) for entry in zip(names, kernels, strict=True)]
+
+
+def run(plan, keys, model, proposal, xs):
+    """Run several methods over one batch, in one compilation: `plan` has (name, kernel) pairs."""
+    names, kernels = zip(*plan.values(), strict=True)
+    results = run_all(names, kernels, keys, model, proposal, xs)
+    return dict(zip(plan, results, strict=True))
 
 
 def assert_close(got, wanted, tolerance):
@@ -115,7 +126,7 @@ def contract_batch(problem_name):
 
 @functools.cache
 def contract_runs(problem_name):
-    plan = {name: (name, kernel()) for name in METHODS}
+    plan = {name: (name, kernel(**FULL)) for name in METHODS}
     return run(plan, *contract_batch(problem_name))
 
 
@@ -167,7 +178,7 @@ def test_the_key_and_the_observation_alone_decide_the_result(name, problem_name)
 def test_compiled_over_a_batch_equals_plain_on_one_example(name, problem_name):
     keys, model, proposal, xs = contract_batch(problem_name)
     with jax.disable_jit():
-        plain = METHODS[name].estimate(keys[1], model, proposal, xs[1], kernel())
+        plain = METHODS[name].estimate(keys[1], model, proposal, xs[1], kernel(**FULL))
     assert_close(pick(contract_runs(problem_name)[name][:2], 1), plain, 2e-5)
 
 
@@ -183,7 +194,7 @@ def test_special_cases_are_exact():
 
     Bit for bit: losses, gradients and metrics, where both methods have them.
     """
-    jump = kernel(3, 1, schedule="immediate", refresh=0.5, jitter=0.2, precondition=0.5)
+    jump = kernel(3, 1, "immediate", refresh=0.5, jitter=0.2, precondition=0.5)
     still = kernel(1, 5, last_move=False)
     plan = {"ais still": ("ais", still), "iwae": ("iwae", still)}
     plan |= {"ais jump": ("ais", jump), "mh-hmc": ("mh-hmc", jump)}
@@ -201,7 +212,11 @@ def log_joint(model, x, z):
     return model.log_prior(z) + model.log_likelihood(x, z)
 
 
-@eqx.filter_jit
+@functools.partial(jit, static_argnames="names")
+def all_by_hand(names, *args):
+    return [by_hand(name, *args) for name in names]
+
+
 def by_hand(name, key, model, proposal, x, kernel):
     """Return theta's and phi's gradients from the module's table, over constants.
 
@@ -241,9 +256,9 @@ def by_hand(name, key, model, proposal, x, kernel):
     if name in ("vae", "mh-hmc"):
         weights = jnp.full(kernel.num_samples, 1 / kernel.num_samples)
 
-    theta = jax.grad(
-        lambda model: -weights @ jax.vmap(functools.partial(log_joint, model, x))(z)
-    )(model)
+    theta = jax.grad(lambda model: -weights @ jax.vmap(functools.partial(log_joint, model, x))(z))(
+        model
+    )
     # `sample_start` of the chains' convention: one split for the samples, one more for the sample.
     key_one = jax.random.split(jax.random.split(key_phi)[0], 1)[0]
     phi = {
@@ -253,12 +268,278 @@ def by_hand(name, key, model, proposal, x, kernel):
     return theta, jax.grad(phi)(proposal)
 
 
-@pytest.mark.parametrize("name", ["vae", "iwae", "mh-hmc", "ais"])
-def test_gradients_equal_those_over_constant_draws_and_weights(name):
+def test_gradients_equal_those_over_constant_draws_and_weights():
     """Nothing flows through a chain or a weight, and every option reaches the sampler."""
-    options = {"refresh": 0.5, "jitter": 0.2, "precondition": 0.5, "last_move": False}
-    plan = {name: (name, kernel(3, 4, size=0.6, **options))}
-    keys, model, proposal, xs = first_observation("two-layer", 2)
-    _, _, (theta, phi) = run(plan, keys, model, proposal, xs)[name]
-    wanted = by_hand(name, keys[1], model, proposal, xs[1], plan[name][1])
-    assert_close((pick(theta[0], 1), pick(phi[1], 1)), wanted, 1e-5)
+    names = ("vae", "iwae", "mh-hmc", "ais")
+    keys, model, proposal, xs = contract_batch("one-layer")
+    wanted = all_by_hand(names, keys[1], model, proposal, xs[1], kernel(**FULL))
+    for name, gradients in zip(names, wanted, strict=True):
+        theta, phi = contract_runs("one-layer")[name][2]
+        assert_close((pick(theta[0], 1), pick(phi[1], 1)), gradients, 1e-5)
+
+
+@over_problems
+def test_dreg_has_the_theta_gradient_and_the_bound_of_iwae(problem_name):
+    (dreg, dreg_metrics, dreg_gradients), (iwae, iwae_metrics, iwae_gradients) = (
+        contract_runs(problem_name)[name] for name in ("dreg", "iwae")
+    )
+    np.testing.assert_array_equal(dreg.theta, iwae.theta)
+    assert_same(dreg_gradients.theta, iwae_gradients.theta)
+    assert_same(dreg_metrics, iwae_metrics)
+
+
+SAMPLE_PLAN = {
+    f"{name} {num_samples}": (name, kernel(1, num_samples))
+    for name, sizes in {"vae": (1, 50), "iwae": (1, 5, 50), "dreg": (1, 5, 50)}.items()
+    for num_samples in sizes
+}
+
+
+def chain_plan(num_temperatures, longest=16):
+    """Chains of any length in one compilation: a move with a step of size zero moves nothing."""
+    betas = jnp.ones(longest + 1).at[: num_temperatures + 1].set(schedules.linear(num_temperatures))
+    sizes = jnp.where(jnp.arange(longest) < num_temperatures, 0.35, 0.0)
+    return {name: (name, Kernel(betas, sizes, 1, 2)) for name in CHAINS}
+
+
+NUM_KEYS = 20_000
+
+
+@functools.cache
+def sample_runs():
+    return run(SAMPLE_PLAN, *first_observation("linear-gaussian", NUM_KEYS))
+
+
+@functools.cache
+def distances():
+    """Return how far each mean theta gradient is from the exact one, with its standard error."""
+    batch = first_observation("linear-gaussian", NUM_KEYS)
+    results = dict(sample_runs())
+    for length in (1, 4, 16):
+        chains = run(chain_plan(length), *batch)
+        results |= {f"{name} {length}": chains[name] for name in CHAINS}
+    _, model, _, xs = batch
+    exact = exact_gradient(model, xs[0])
+
+    def distance(gradients):
+        error = rows(gradients.theta[0]) - exact
+        spread = np.sqrt(np.sum(error.var(axis=0)) / NUM_KEYS)
+        return np.linalg.norm(error.mean(axis=0)), spread
+
+    return {label: distance(result[2]) for label, result in results.items()}
+
+
+def exact_gradient(model, x):
+    gradient = eqx.filter_jit(jax.grad(lambda m: -m.log_marginal(x)))(model)
+    return rows(jax.tree.map(lambda a: a[None], gradient))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("iwae", (1, 5, 50)), ("dreg", (1, 5, 50)), ("mh-hmc", (1, 4, 16)), ("ais", (1, 4, 16))],
+)
+def test_theta_gradients_approach_that_of_the_exact_marginal(name, sizes):
+    found = [distances()[f"{name} {size}"] for size in sizes]
+    for (before, error_before), (after, error_after) in zip(found[:-1], found[1:], strict=True):
+        assert before - after > 4 * np.hypot(error_before, error_after)
+    assert found[-1][0] < 0.1 * found[0][0]
+
+
+def test_more_samples_leave_the_theta_gradient_of_vae_as_wrong_as_one():
+    (one_sample, error), (many_samples, error_many) = (
+        distances()[f"vae {num_samples}"] for num_samples in (1, 50)
+    )
+    assert many_samples > 20 * error_many
+    assert abs(many_samples - one_sample) < 4 * np.hypot(error, error_many)
+
+
+def test_every_theta_gradient_is_unbiased_if_q_is_the_posterior():
+    """The columns of W are orthogonal, so that the posterior is diagonal."""
+    columns = np.linalg.qr(np.asarray(problem("linear-gaussian")[0].weight))[0]
+    weight = jnp.asarray(columns * np.array([[1.5, 1.0, 0.5]]))
+    model = eqx.tree_at(lambda m: m.weight, problem("linear-gaussian")[0], weight)
+    keys, _, _, xs = first_observation("linear-gaussian", NUM_KEYS, seed=1)
+    batch = (keys, model, ideal_encoder(model), xs)
+    exact, evidence = exact_gradient(model, xs[0]), model.log_marginal(xs[0])
+    results = run(SAMPLE_PLAN, *batch) | run(chain_plan(4), *batch)
+    for losses, metrics, gradients in results.values():
+        assert np.all(np.isfinite(rows(losses)))
+        np.testing.assert_allclose(metrics.bound, evidence, atol=1e-4)
+        for samples, truth in zip(rows(gradients.theta[0]).T, exact, strict=True):
+            assert abs(z_score(samples, truth)) < 4.5
+    # A path derivative has nothing left to improve: every sample of it is zero.
+    np.testing.assert_allclose(rows(results["dreg 5"][2].phi[1]), 0, atol=1e-4)
+    assert np.std(rows(results["iwae 5"][2].phi[1])) > 0.1
+
+
+@pytest.mark.parametrize("num_samples", [1, 5])
+def test_the_phi_gradients_of_dreg_and_iwae_agree_in_expectation(num_samples):
+    dreg, iwae = (
+        rows(sample_runs()[f"{name} {num_samples}"][2].phi[1]) for name in ("dreg", "iwae")
+    )
+    # Each alone is far from zero, so that a wrong factor shows.
+    assert np.max(np.abs([z_score(samples, 0) for samples in dreg.T])) > 30
+    for samples in (dreg - iwae).T:
+        assert abs(z_score(samples, 0)) < 4
+
+
+def test_the_phi_gradient_of_dreg_has_far_less_variance():
+    dreg, iwae = (rows(sample_runs()[f"{name} 50"][2].phi[1]) for name in ("dreg", "iwae"))
+    print(dreg.var(axis=0).sum(), iwae.var(axis=0).sum())
+    assert np.sum(dreg.var(axis=0)) < 0.25 * np.sum(iwae.var(axis=0))
+
+
+def training_gradient(name):
+    """Return the step of a training loop up to its optimiser, as a function of arrays."""
+
+    def loss(parts, keys, xs, kernel):
+        def example(key, x):
+            losses, metrics = METHODS[name].estimate(key, *parts, x, kernel)
+            return losses.theta + losses.phi, metrics
+
+        totals, metrics = jax.vmap(example)(keys, xs)
+        return jnp.mean(totals), metrics
+
+    return jax.grad(loss, has_aux=True)
+
+
+def scans(jaxpr):
+    """Return the parameters of all scans in a jaxpr, at any depth."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            found.append(equation.params)
+        for inner in jax.core.jaxprs_in_params(equation.params):
+            found += scans(inner)
+    return found
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_differentiation_adds_no_pass_over_the_chain(name):
+    keys, model, proposal, xs = contract_batch("one-layer")
+    plan = kernel(7)
+
+    def forward(parts, keys, xs, kernel):
+        return jax.vmap(lambda k, x: METHODS[name].estimate(k, *parts, x, kernel))(keys, xs)
+
+    args = ((model, proposal), keys, xs, plan)
+    found = scans(jax.make_jaxpr(training_gradient(name))(*args).jaxpr)
+    assert [scan["length"] for scan in found if scan["length"] == 7] == [7]
+    assert not any(scan["reverse"] for scan in found)
+    assert len(found) == len(scans(jax.make_jaxpr(forward)(*args).jaxpr))
+
+
+@pytest.mark.parametrize("name", ["ais"])
+def test_memory_does_not_grow_with_the_number_of_temperatures(name):
+    batch, num_samples = 4, 8
+    build = functools.partial(one_layer, mean=np.full(12, 0.5), num_latents=8, num_hidden=32)
+    parts = eqx.filter_jit(build)(jax.random.key(0))
+    keys, xs = jax.random.split(jax.random.key(0), batch), jnp.ones((batch, 12))
+
+    def temporary(num_temperatures):
+        args = (parts, keys, xs, kernel(num_temperatures, num_samples))
+        compiled = jit(training_gradient(name)).lower(*args).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    short, long = temporary(4), temporary(64)
+    print(short, long)
+    # What is read off each transition, and nothing of its networks: five numbers.
+    diagnostics = 60 * batch * num_samples * 5 * 4
+    assert long - short < 0.05 * short + diagnostics
+
+
+def counting_model(counts):
+    """Return a linear-Gaussian model whose likelihood is z.b, with counted backward passes."""
+
+    def count(gradient):
+        counts["gradient"] += 1
+        return gradient
+
+    @jax.custom_vjp
+    def log_likelihood(bias, z):
+        return bias @ z
+
+    def backward(saved, cotangent):
+        bias, z = saved
+        both = jnp.stack([z, bias])
+        shape = jax.ShapeDtypeStruct(both.shape, both.dtype)
+        both = jax.pure_callback(count, shape, both, vmap_method="sequential")
+        return cotangent * both[0], cotangent * both[1]
+
+    log_likelihood.defvjp(lambda bias, z: (bias @ z, (bias, z)), backward)
+
+    class Counting(LinearGaussian):
+        def log_likelihood(self, x, z):
+            return log_likelihood(self.bias, z)
+
+    return Counting(jnp.eye(2), jnp.array([0.3, -0.4]), jnp.zeros(()))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "plan",
+    [kernel(3, 2), kernel(2, 3, last_move=False, num_leapfrog=1)],
+    ids=["with last move", "without"],
+)
+def test_chains_spend_the_gradients_that_they_claim(name, plan):
+    counts = collections.Counter()
+    model = counting_model(counts)
+    proposal = Encoder(jnp.eye(2), jnp.zeros(2), jnp.zeros(2))
+    keys, xs = jax.random.split(jax.random.key(0), 2), jnp.ones((2, 2))
+    jax.block_until_ready(jit(training_gradient(name))((model, proposal), keys, xs, plan))
+    assert counts["gradient"] == 2 * METHODS[name].num_gradients(plan)
+
+
+@pytest.mark.parametrize("name", ["vae", "iwae", "dreg"])
+def test_samples_spend_the_gradients_that_they_claim(name):
+    """Count matrix products: the compiler merges the passes of theta and phi if it can.
+
+    Those whose result has one row for each sample and one column for each hidden unit, or the
+    reverse, are two on the way to the output and two on each way back from it.
+    """
+    num_samples, num_hidden = 5, 7
+    build = functools.partial(one_layer, mean=np.full(13, 0.5), num_latents=3, num_hidden=7)
+    parts, plan = eqx.filter_jit(build)(jax.random.key(0)), kernel(1, num_samples)
+    keys = jax.random.split(jax.random.key(0), 1)
+    program = jit(training_gradient(name)).lower(parts, keys, jnp.ones((1, 13)), plan).compile()
+    shapes = re.findall(r"= f32\[(\d+),(\d+)\]\S* dot\(", program.as_text())
+    hidden = [shape for shape in shapes if {*map(int, shape)} == {num_samples, num_hidden}]
+    num_passes = (len(hidden) - 2) / 2
+    assert METHODS[name].num_gradients(plan) == num_samples * num_passes
+
+
+class HalfBlind(LinearGaussian):
+    """A model that has no likelihood where the first latent is positive."""
+
+    def log_likelihood(self, x, z):
+        return jnp.where(z[0] > 0, jnp.nan, LinearGaussian.log_likelihood(self, x, z))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_nonfinite_transitions_are_rejected_and_counted(name):
+    model, encoder, xs = problem("linear-gaussian")
+    blind = HalfBlind(model.weight, model.bias, model.log_sigma)
+    proposal = Encoder(0 * encoder.weight, jnp.array([-1.0, 0, 0]), jnp.full(3, -2.0))
+    keys = jax.random.split(jax.random.key(0), 20)
+    plan = {name: (name, kernel(3, 2))}
+    xs = jnp.broadcast_to(xs[0], (20, 4))
+    losses, metrics, (theta, phi) = run(plan, keys, blind, proposal, xs)[name]
+    assert np.sum(metrics.num_nonfinite) > 0
+    assert np.all(metrics.num_nonfinite <= 6)
+    for tree in (losses, theta[0], phi[1], metrics):
+        assert np.all(np.isfinite(rows(tree)))
+
+
+def test_bad_arguments_get_one_clear_line():
+    with pytest.raises(InputError, match=r"^method is 'nuts': choose from vae, iwae, .*, ais$"):
+        named("nuts")
+    model, _, xs = problem("linear-gaussian")
+    with pytest.raises(InputError, match="precondition is 1 but PriorDistribution has no `scale`"):
+        METHODS["ais"].estimate(
+            jax.random.key(0), model, PriorProposal(model), xs[0], kernel(precondition=1.0)
+        )
+
+
+@over_methods
+def test_methods_are_found_by_name(name):
+    assert named(name) is METHODS[name]

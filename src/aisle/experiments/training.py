@@ -54,11 +54,10 @@ def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitt
     dataset = load(config.data, config.observations.data_dir)
     check_values(dataset.train, config.observations.binarize, dataset.source)
     check_values(dataset.test, config.observations.binarize, dataset.source)
-    weights = _first_weights(config, dataset)
     facts = {"name": dataset.name, "source": dataset.source, "shape": list(dataset.shape)}
     counts = {"num_train": len(dataset.train), "num_test": len(dataset.test)}
-    run_directory.create(out, {"train": to_json(config), "data": facts | counts})
-    return _fit(config, dataset, weights, out, is_resumed=False, show_progress=show_progress)
+    stored = {"train": to_json(config), "data": facts | counts}
+    return _fit(config, dataset, out, show_progress, config=stored)
 
 
 def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = True) -> Fitted:
@@ -74,8 +73,7 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
         config = dataclasses.replace(config, num_epochs=num_epochs)
         run_directory.update_config(out, {**stored, "train": to_json(config)})
     dataset = load(config.data, config.observations.data_dir)
-    weights = _first_weights(config, dataset)
-    return _fit(config, dataset, weights, out, is_resumed=True, show_progress=show_progress)
+    return _fit(config, dataset, out, show_progress, resume=True)
 
 
 def open_run(path: Path) -> Run:
@@ -183,28 +181,22 @@ def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
 
 
 def _fit(
-    config: TrainConfig,
-    dataset: Dataset,
-    weights: Weights,
-    out: Path,
-    *,
-    is_resumed: bool,
-    show_progress: bool,
+    plan: TrainConfig, dataset: Dataset, out: Path, show_progress: bool, **options: Any
 ) -> Fitted:
-    method = dataclasses.asdict(config.method)
+    method = dataclasses.asdict(plan.method)
     method["refresh"] = method.pop("momentum_refresh")
     return fit(
-        *weights,
+        *_first_weights(plan, dataset),
         dataset.train,
-        num_epochs=config.num_epochs,
+        num_epochs=plan.num_epochs,
         held_out=dataset.test,
-        binarize=config.observations.binarize,
+        binarize=plan.observations.binarize,
         **method,
-        **dataclasses.asdict(config.optimizer),
-        **dataclasses.asdict(config.run),
+        **dataclasses.asdict(plan.optimizer),
+        **dataclasses.asdict(plan.run),
         out=out,
-        resume=is_resumed,
         show_progress=show_progress,
+        **options,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from aisle.annealing import schedules
 from aisle.data import Split, check_values
 from aisle.errors import InputError
-from aisle.learning import estimators, optimizers
+from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params
 from aisle.learning.observations import observe_all
@@ -73,6 +73,7 @@ def fit(
     validate_every: int = 1,
     seed: int = 0,
     out: str | Path | None = None,
+    config: Mapping[str, object] | None = None,
     resume: bool = False,
     checkpoint_minutes: float = 5.0,
     keep_checkpoints: int = 3,
@@ -105,15 +106,17 @@ def fit(
         held_out: examples whose importance-weighted bound is logged.
         validate_every: epochs between two such bounds.
         seed: of the order of the data and of all draws.
-        out: folder for metrics and checkpoints; None keeps nothing on disk.
-        resume: go on from the newest checkpoint in `out`, if there is one.
+        out: new folder for configuration, metrics and checkpoints; None keeps nothing on disk.
+        config: what the folder's config.json says; by default the arguments of this call.
+        resume: go on with the run in `out`, from its newest checkpoint.
         checkpoint_minutes: between two checkpoints; the last state is always kept.
         keep_checkpoints: how many of them stay on disk.
         tensorboard: also write the metrics for TensorBoard.
         show_progress: whether to show a progress bar on standard error.
     """
+    given = dict(locals())
     split, shape = as_split(data)
-    _check_arguments(locals())
+    _check_arguments(given, len(split))
     check_values(split, binarize, "the training data")
     updates_per_epoch = len(split) // batch_size
     steps = optimizers.optimizer(
@@ -162,6 +165,9 @@ def fit(
         tensorboard=tensorboard,
         show_progress=show_progress,
     )
+    if out is not None and not resume:
+        plain = {k: v for k, v in given.items() if isinstance(v, int | float | str | None)}
+        run_directory.create(Path(out), {"fit": plain} if config is None else config)
     state, history, signal_number = loop.run(state, resume)
     trained_model, trained_proposal = eqx.combine(best_params(state), recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
@@ -211,7 +217,7 @@ def _held_out_bound(held_out: Split | np.ndarray, binarize: str) -> Callable[...
     return make_validation(xs.reshape(len(indices), *shape), VALIDATION_SAMPLES)
 
 
-def _check_arguments(given: Mapping[str, Any]) -> None:
+def _check_arguments(given: Mapping[str, Any], num_examples: int) -> None:
     """Refuse numbers that make no sense, each with its rule."""
     rules = {
         "num_samples": (given["num_samples"] >= 1, "at least 1"),
@@ -227,8 +233,8 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
         "jitter": (0 <= given["jitter"] < 1, "at least 0 and below 1"),
         "ema": (0 <= given["ema"] < 1, "at least 0 and below 1"),
         "batch_size": (
-            1 <= given["batch_size"] <= len(given["split"]),
-            f"1 to {len(given['split'])}, the number of examples",
+            1 <= given["batch_size"] <= num_examples,
+            f"1 to {num_examples}, the number of examples",
         ),
     }
     for name, (is_kept, rule) in rules.items():
