@@ -16,8 +16,8 @@ env: .venv/installed  ## create .venv and install aisle into it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: env  ## the sampler proves itself against exact answers, in under a minute
-	$(BIN)/aisle selfcheck
+demo: env  ## train four methods on digits and compare them, in minutes
+	$(BIN)/aisle demo
 
 test: env  ## all tests but the slow ones
 	$(BIN)/python -m pytest -m 'not slow'

@@ -7,10 +7,13 @@ from .annealing import (
     log_mean_exp as log_mean_exp,
     normalised_weights as normalised_weights,
 )
-from .errors import InputError as InputError
+from .errors import InputError as InputError, TrainingError as TrainingError
+from .learning import Fitted as Fitted, fit as fit
 from .models import (
     DiagonalNormal as DiagonalNormal,
     LinearGaussian as LinearGaussian,
     PriorDistribution as PriorDistribution,
     PriorProposal as PriorProposal,
+    one_layer as one_layer,
+    two_layer as two_layer,
 )

@@ -9,6 +9,7 @@ from typing import NoReturn, Protocol, runtime_checkable
 from tyro.extras import subcommand_cli_from_dict
 
 from aisle.cli.data import Data
+from aisle.cli.demo import Demo
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.train import Train
@@ -30,6 +31,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
+    "demo": Demo,
     "train": Train,
     "sample": Sample,
     "export": Export,

@@ -76,6 +76,11 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
     return _fit(config, dataset, out, show_progress, resume=True)
 
 
+def open_config(path: Path) -> TrainConfig:
+    """Read the configuration of a run."""
+    return from_json(run_directory.read_config(path), path)
+
+
 def open_run(path: Path) -> Run:
     """Load the weights of a run's newest checkpoint that is whole."""
     stored = run_directory.read_config(path)

@@ -18,7 +18,7 @@ from aisle.learning import checkpoints
 from aisle.learning.batches import Chunk, Feeder
 from aisle.learning.interruption import listening
 from aisle.learning.progress import TrainingProgress
-from aisle.learning.run_directory import MetricsWriter
+from aisle.learning.run_directory import MetricsWriter, read_metrics
 from aisle.learning.updates import Recipe, TrainState, UpdateLog, make_chunk
 from aisle.learning.validation import Bound
 from aisle.types import PRNGKey
@@ -68,10 +68,13 @@ class Loop:
             writer = self._writer(stack, first)
             interruption = stack.enter_context(listening())
             progress = stack.enter_context(self._progress(first))
+            begun_at = time.perf_counter() - self._seconds_before(first)
             for chunk, new_state, log in self._chunks(state, first):
                 state = new_state
                 done = chunk.first_update + chunk.num_updates
                 records = [*self._records(chunk, log), *self._validate(state, done)]
+                seconds = {"seconds": round(time.perf_counter() - begun_at, 3)}
+                records = [record | seconds for record in records]
                 history += records
                 if writer is not None:
                     writer.write(records)
@@ -178,6 +181,13 @@ class Loop:
     def _save(self, state: TrainState, update: int) -> None:
         if self.out is not None:
             checkpoints.save(self.out, update, state, keep=self.keep_checkpoints)
+
+    def _seconds_before(self, first: int) -> float:
+        """Return the time that the run took before it was interrupted."""
+        if not first or self.out is None:
+            return 0.0
+        times = [record.get("seconds", 0.0) for record in read_metrics(self.out)]
+        return max(times, default=0.0)
 
     def _writer(self, stack: ExitStack, first: int) -> MetricsWriter | None:
         if self.out is None:

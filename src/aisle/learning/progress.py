@@ -27,9 +27,9 @@ class TrainingProgress:
         self._num_updates = num_updates
         self._updates_per_epoch = updates_per_epoch
         self._batch_size = batch_size
-        self._first = first
-        self._start = time.perf_counter()
-        self._last_line = self._start
+        # Speed is measured from the end of the first chunk on: that one was spent compiling.
+        self._first: int | None = None
+        self._start = self._last_line = time.perf_counter()
         self._bar = progress.Progress(
             progress.TextColumn("epoch {task.fields[epoch]}"),
             progress.BarColumn(),
@@ -56,18 +56,19 @@ class TrainingProgress:
         self._bar.stop()
 
     def advance(self, update: int, bound: float) -> None:
-        """Show that `update` updates are done, the last with this mean bound."""
-        elapsed = time.perf_counter() - self._start
-        rate = (update - self._first) * self._batch_size / elapsed
+        """Show that `update` updates are done, the last ones with this mean bound."""
+        now = time.perf_counter()
+        if self._first is None:
+            self._first, self._start = update, now
+        rate = (update - self._first) / max(now - self._start, 1e-9)
         epoch, shown = self._epoch(update), f"{bound:.2f}"
-        self._bar.update(
-            self._task, completed=update, epoch=epoch, bound=shown, rate=f"{rate:,.0f}"
-        )
-        is_due = time.perf_counter() - self._last_line > _PLAIN_INTERVAL
-        if self._is_shown and self._bar.disable and (is_due or update == self._num_updates):
-            self._last_line = time.perf_counter()
-            left = elapsed / max(1, update - self._first) * (self._num_updates - update)
-            self.say(f"epoch {epoch}  bound {shown}  {rate:,.0f} examples/s  {left:.0f} s left")
+        examples = f"{rate * self._batch_size:,.0f}" if rate else "-"
+        self._bar.update(self._task, completed=update, epoch=epoch, bound=shown, rate=examples)
+        is_due = now - self._last_line > _PLAIN_INTERVAL or update == self._num_updates
+        if self._is_shown and self._bar.disable and is_due:
+            self._last_line = now
+            left = f"{(self._num_updates - update) / rate:.0f} s" if rate else "-"
+            self.say(f"epoch {epoch}  bound {shown}  {examples} examples/s  {left} left")
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""

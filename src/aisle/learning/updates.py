@@ -205,7 +205,7 @@ def _apply(
     recipe: Recipe, state: TrainState, grads: Params, losses: Losses, metrics: Metrics
 ) -> tuple[TrainState, UpdateLog]:
     """Step both networks, unless a gradient is not finite, and adapt the step sizes."""
-    is_skipped = ~jnp.isfinite(optax.global_norm(grads))
+    is_skipped = ~jnp.isfinite(optax.tree.norm(grads))
     changes, optimizer = recipe.optimizer.update(grads, state.optimizer, state.params)
     params = optax.apply_updates(state.params, changes)
     average = state.average

@@ -60,7 +60,8 @@ def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Arr
 
 def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:
     """Draw panels side by side: pictures for examples of two dimensions, curves for others."""
-    figure = Figure(figsize=(5 * len(panels), 5.4), layout="constrained")
+    figure = Figure(figsize=(5 * len(panels), 5.4))
+    figure.set_layout_engine("constrained", wspace=0.06)
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.set_title(panel.title)
