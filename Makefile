@@ -1,6 +1,8 @@
 # Every target works on a fresh machine that has Python 3.11 or newer and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# A file's tests share compilations, so they stay on one worker.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
 .PHONY: help env demo test test-all lint format breaks clean
 
@@ -20,10 +22,10 @@ demo: env  ## train four methods on digits and compare them, in minutes
 	$(BIN)/aisle demo
 
 test: env  ## all tests but the slow ones
-	$(BIN)/python -m pytest -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-all: env  ## every test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: env  ## ruff and basedpyright
 	$(BIN)/ruff check .

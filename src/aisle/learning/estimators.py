@@ -152,8 +152,9 @@ class Method(NamedTuple):
 
 def _chain_gradients(kernel: Kernel) -> int:
     num_moves = len(kernel.step_sizes) - (not kernel.last_move)
+    chain = 1 + num_moves * kernel.num_leapfrog if num_moves else 0
     # Each chain and, for theta, its end; and the one sample of phi.
-    return kernel.num_samples * (2 + num_moves * kernel.num_leapfrog) + 1
+    return kernel.num_samples * (chain + 1) + 1
 
 
 METHODS: dict[str, Method] = {

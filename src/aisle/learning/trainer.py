@@ -149,7 +149,7 @@ def fit(
     state = init_state(model, proposal, recipe, kernel.step_sizes)
     validation = None
     if held_out is not None:
-        validation = _held_out_bound(held_out, binarize)
+        validation = _held_out_bound(held_out, binarize, shape)
     mesh = batch_mesh(batch_size)
     loop = Loop(
         phases=_phases(recipe, warmup_epochs, num_epochs, updates_per_epoch, batch_size),
@@ -180,7 +180,7 @@ def as_split(data: Split | np.ndarray) -> tuple[Split, tuple[int, ...]]:
     """
     if isinstance(data, Split):
         return data, (data.num_features,)
-    if data.ndim < 2 or not len(data):
+    if data.ndim < 2 or not data.size:
         raise InputError(
             f"the data have the shape {data.shape}: give examples along the first axis, each with "
             "at least one value"
@@ -209,8 +209,15 @@ def _phases(
     ]
 
 
-def _held_out_bound(held_out: Split | np.ndarray, binarize: str) -> Callable[..., Bound]:
-    split, shape = as_split(held_out)
+def _held_out_bound(
+    held_out: Split | np.ndarray, binarize: str, shape: tuple[int, ...]
+) -> Callable[..., Bound]:
+    split, own_shape = as_split(held_out)
+    if own_shape != shape:
+        raise InputError(
+            f"held-out examples have the shape {own_shape} and those to train on {shape}: give "
+            "both in the same shape"
+        )
     check_values(split, binarize, "the held-out data")
     indices = np.arange(min(len(split), VALIDATION_EXAMPLES))
     xs = observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
@@ -220,6 +227,7 @@ def _held_out_bound(held_out: Split | np.ndarray, binarize: str) -> Callable[...
 def _check_arguments(given: Mapping[str, Any], num_examples: int) -> None:
     """Refuse numbers that make no sense, each with its rule."""
     rules = {
+        "seed": (given["seed"] >= 0, "0 or more"),
         "num_samples": (given["num_samples"] >= 1, "at least 1"),
         "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
         "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),

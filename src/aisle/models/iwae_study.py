@@ -170,9 +170,6 @@ def build(
     """Build the model called `name` and its proposal."""
     if name not in MODELS:
         raise InputError(f"model is {name!r}: choose from {', '.join(MODELS)}")
-    for label, size in (("num_latents", num_latents), ("num_hidden", num_hidden)):
-        if size < 1:
-            raise InputError(f"{label} is {size}: a network needs at least 1")
     return MODELS[name](
         key, mean, num_latents=num_latents, num_hidden=num_hidden, likelihood=likelihood
     )
@@ -186,6 +183,9 @@ def standard_log_prob(z: Float[Array, " latent"]) -> Scalar:
 def _decoder(
     key: PRNGKey, num_latents: int, num_hidden: int, mean: np.ndarray, likelihood: str
 ) -> MLP:
-    network = MLP(key, (num_latents, num_hidden, num_hidden, len(mean)))
+    for label, size in (("num_latents", num_latents), ("num_hidden", num_hidden)):
+        if size < 1:
+            raise InputError(f"{label} is {size}: a network needs at least 1")
     bias = likelihoods.named(likelihood).initial_output(np.asarray(mean, np.float64))
+    network = MLP(key, (num_latents, num_hidden, num_hidden, len(mean)))
     return eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(bias, jnp.float32))

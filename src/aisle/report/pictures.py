@@ -31,8 +31,12 @@ class Panel(NamedTuple):
 @eqx.filter_jit
 def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array, "number features"]:
     """Draw latents from the prior and return what is expected of x for each."""
-    keys = jax.random.split(key, number)
-    return jax.vmap(lambda k: _shown(model, k, model.sample_prior(k)))(keys)
+
+    def one(key: PRNGKey) -> Float[Array, " features"]:
+        key_z, key_x = jax.random.split(key)
+        return _shown(model, key_x, model.sample_prior(key_z))
+
+    return jax.vmap(one)(jax.random.split(key, number))
 
 
 @eqx.filter_jit
@@ -40,8 +44,12 @@ def reconstructions(
     key: PRNGKey, model: Model, proposal: Proposal, xs: Float[Array, "number features"]
 ) -> Float[Array, "number features"]:
     """Draw a latent from the proposal of each example and return what is expected of x for it."""
-    keys = jax.random.split(key, len(xs))
-    return jax.vmap(lambda k, x: _shown(model, k, proposal(x).sample(k)))(keys, xs)
+
+    def one(key: PRNGKey, x: Float[Array, " features"]) -> Float[Array, " features"]:
+        key_z, key_x = jax.random.split(key)
+        return _shown(model, key_x, proposal(x).sample(key_z))
+
+    return jax.vmap(one)(jax.random.split(key, len(xs)), xs)
 
 
 def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
@@ -51,11 +59,15 @@ def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
 
 def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
     """Return a panel of examples with their reconstructions below them, row by row."""
-    shown = np.asarray(reconstructions(key, model, proposal, xs))
-    rows = []
-    for start in range(0, len(xs), _COLUMNS):
-        rows += [np.asarray(xs)[start : start + _COLUMNS], shown[start : start + _COLUMNS]]
-    return Panel("held-out examples, each above its reconstruction", np.concatenate(rows))
+    columns = min(_COLUMNS, len(xs))
+    shown = reconstructions(key, model, proposal, xs)
+    # Blanks fill the last row, so that each stands above its own.
+    blanks = ((0, 0), (0, -len(xs) % columns), (0, 0))
+    pairs = np.pad(np.stack([xs, shown]), blanks, constant_values=np.nan)
+    rows = pairs.reshape(2, -1, columns, xs.shape[1]).swapaxes(0, 1)
+    return Panel(
+        "held-out examples, each above its reconstruction", rows.reshape(-1, xs.shape[1]), columns
+    )
 
 
 def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:
@@ -94,11 +106,13 @@ def _draw_pictures(axes: Axes, panel: Panel, shape: tuple[int, ...]) -> None:
         row, column = divmod(i, panel.columns)
         top, left = row * (height + 1), column * (width + 1)
         canvas[top : top + height, left : left + width] = example.reshape(shape)
-    axes.imshow(canvas, cmap="gray_r", vmin=0, vmax=max(1, canvas.max()), interpolation="nearest")
+    axes.imshow(
+        canvas, cmap="gray_r", vmin=0, vmax=max(1, np.nanmax(canvas)), interpolation="nearest"
+    )
 
 
 def _draw_curves(axes: Axes, panel: Panel) -> None:
-    low, high = panel.examples.min(), panel.examples.max()
+    low, high = np.nanmin(panel.examples), np.nanmax(panel.examples)
     unit = (panel.examples - low) / max(high - low, 1e-12)
     steps = np.linspace(0, 0.9, panel.examples.shape[1])
     for i, curve in enumerate(unit):

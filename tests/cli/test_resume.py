@@ -1,0 +1,406 @@
+"""Runs that are killed, stopped, damaged or short of disk, against one that is left alone.
+
+Every run here has the same settings as the `reference` run, and is compared with it bit for bit.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from aisle.cli import main
+from aisle.experiments import training
+from aisle.learning import checkpoints
+
+EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
+SETTINGS = [
+    "digits",
+    *("--method", "ais", "-K", "2", "-T", "3", "-L", "2", "--ema", "0.9"),
+    *("--num-hidden", "8", "--num-latents", "2", "--batch-size", "500", "--seed", "3"),
+    *("--checkpoint-minutes", "0"),
+]
+PROGRAM = "from aisle.cli import main; main()"
+
+
+CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Compile quickly, and once for this process and those it starts; return their environment."""
+    values = dict(zip(CACHE, (str(tmp_path_factory.getbasetemp() / "xla"), 0), strict=True))
+    values["jax_disable_most_optimizations"] = True
+    before = {name: jax.config.values[name] for name in values}
+    set_up_jax(values)
+    # As many devices as in this process, or other sums would be formed.
+    values["jax_num_cpu_devices"] = jax.device_count()
+    yield os.environ | {name.upper(): str(value) for name, value in values.items()}
+    set_up_jax(before)
+
+
+def set_up_jax(values):
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    return stop.value.code or 0
+
+
+def run(capsys, *arguments):
+    capsys.readouterr()
+    code = call(*arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_mistake(result, *words):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.startswith("aisle: ")
+    assert err.count("\n") == 1 and err.endswith("\n")
+    for word in words:
+        assert word in err
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def num_lines(folder):
+    try:
+        return (folder / "metrics.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def state_of(folder):
+    """The newest state of a complete run: going on with one makes no update."""
+    fitted = training.resume(folder, show_progress=False)
+    assert (fitted.history, fitted.signal_number) == ([], None)
+    return fitted.state
+
+
+def assert_identical(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    leaves = zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True)
+    for (path, a), b in leaves:
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), jax.tree_util.keystr(path)
+
+
+def records_of(folder):
+    """All lines, which must be whole, without the time that they were written at."""
+    content = (folder / "metrics.jsonl").read_text()
+    assert content.endswith("\n")
+    records = [json.loads(line) for line in content.splitlines()]
+    seconds = [record.pop("seconds", 0.0) for record in records]
+    assert seconds == sorted(seconds)
+    return records
+
+
+def assert_same_run(folder, reference):
+    assert records_of(folder) == records_of(reference)
+    assert_identical(state_of(folder), state_of(reference))
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory, compiled_once):
+    """A run that nothing happened to, and that keeps all of its checkpoints."""
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    arguments = (*SETTINGS, "--keep-checkpoints", "99", "--epochs", EPOCHS, "--out", folder)
+    assert call("train", *arguments) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two_epochs(tmp_path_factory, compiled_once):
+    """The first two epochs of the reference run, planned as such."""
+    folder = tmp_path_factory.mktemp("short") / "run"
+    assert call("train", *SETTINGS, "--epochs", 2, "--out", folder) == 0
+    return folder
+
+
+@contextmanager
+def started(environment, *arguments, program=PROGRAM):
+    """A process of the command line, which does not outlive the test."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_lines(process, folder, number):
+    """Return when training has written so many lines, or the process has ended."""
+    limit = time.monotonic() + 180
+    while num_lines(folder) < number and process.poll() is None:
+        assert time.monotonic() < limit, "no progress in three minutes"
+        time.sleep(0.005)
+
+
+def test_the_reference_is_a_whole_run_in_which_step_sizes_matter(reference):
+    records = records_of(reference)
+    assert len(records) == EPOCHS * LINES_PER_EPOCH
+    updates = [record["update"] for record in records if "bound" in record]
+    assert updates == list(range(1, EPOCHS * UPDATES_PER_EPOCH + 1))
+    assert checkpoints.latest(reference) == updates[-1]
+    assert len({tuple(r["step_size"]) for r in records if "bound" in r}) == len(updates)
+
+
+def kill_and_resume(environment, folder, rng, num_kills):
+    """Start a run, then kill it and go on with it at random moments of training."""
+    arguments = (*SETTINGS, "--keep-checkpoints", 99, "--epochs", EPOCHS, "--out", folder)
+    codes = []
+    for _ in range(num_kills):
+        before = num_lines(folder)
+        with started(environment, "train", *arguments) as process:
+            wait_for_lines(process, folder, before + rng.integers(2, 7))
+            time.sleep(rng.uniform(0, 0.15))
+            process.kill()
+            out, err = process.communicate()
+        codes.append(process.returncode)
+        assert process.returncode in (0, -signal.SIGKILL), out + err
+        assert "Traceback" not in err
+        arguments = ("--resume", folder)
+    assert codes.count(-signal.SIGKILL) >= 2
+
+
+def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
+    tmp_path, compiled_once, reference
+):
+    folder = tmp_path / "run"
+    kill_and_resume(compiled_once, folder, np.random.default_rng(0), num_kills=3)
+    assert call("train", "--resume", folder) == 0
+    assert_same_run(folder, reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
+    """With all optimisations of the compiler, no cache of programs and a device for each core."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    with started(None, "train", *SETTINGS, "--epochs", EPOCHS, "--out", whole) as process:
+        assert process.wait() == 0
+    kill_and_resume(None, folder, np.random.default_rng(seed), num_kills=4)
+    with started(None, "train", "--resume", folder) as process:
+        assert process.wait() == 0
+    assert_same_run(folder, whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_run_that_is_asked_to_stop_says_how_to_go_on(
+    tmp_path, compiled_once, reference, number, code
+):
+    folder = tmp_path / "run"
+    # Without a checkpoint between, so that only the signal can have made the last one.
+    arguments = (*SETTINGS, "--checkpoint-minutes", 60, "--epochs", EPOCHS, "--out", folder)
+    with started(compiled_once, "train", *arguments) as process:
+        wait_for_lines(process, folder, 3)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == code, out + err
+    assert "Traceback" not in out + err
+    update = checkpoints.latest(folder)
+    assert 0 < update < EPOCHS * UPDATES_PER_EPOCH
+    assert out == f"stopped at update {update}; go on with: aisle train --resume {folder}\n"
+    last = (folder / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["update"] == update
+    assert checkpoints.updates(folder) == [update]
+    assert call("train", "--resume", folder) == 0
+    assert_same_run(folder, reference)
+
+
+def test_ctrl_c_before_training_begins_leaves_no_traceback(capsys, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", interrupted)
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as stop:
+        main(["train", *SETTINGS, "--out", str(tmp_path / "run")])
+    assert stop.type is SystemExit, "Python prints a traceback"
+    assert stop.value.code == 130
+    assert capsys.readouterr().err.count("\n") <= 1
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_half_a_line_dropped(capsys, tmp_path, reference):
+    folder = tmp_path / "run"
+    shutil.copytree(reference, folder)
+    *_, before, last = checkpoints.updates(folder)
+    newest = folder / "checkpoints" / str(last)
+    largest = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    os.truncate(largest, largest.stat().st_size // 2)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 99, "bound": 1000.0}\n{"update": 100, "bou')
+    code, out, err = run(capsys, "train", "--resume", folder)
+    assert code == 0
+    assert f"{last} updates, kept in" in out
+    reports = [line for line in err.splitlines() if "damaged" in line]
+    assert len(reports) == 1
+    assert reports[0].startswith(f"aisle: {newest} is damaged (")
+    assert reports[0].endswith(f"using {newest.with_name(str(before))} instead")
+    assert_same_run(folder, reference)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(capsys, tmp_path, two_epochs):
+    folder = tmp_path / "run"
+    shutil.copytree(two_epochs, folder)
+    for path in (folder / "checkpoints").rglob("*"):
+        if path.is_file():
+            os.truncate(path, 0)
+    before = contents(folder)
+    assert_mistake(run(capsys, "train", "--resume", folder), "no checkpoint", "can be read")
+    assert contents(folder) == before
+
+
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+"""
+
+
+def test_a_full_disk_costs_only_the_new_checkpoint(tmp_path, compiled_once, two_epochs, reference):
+    folder = tmp_path / "run"
+    shutil.copytree(two_epochs, folder)
+    kept = contents(folder / "checkpoints" / "6")
+    largest = max(map(len, kept.values()))
+    program = FULL_DISK.format(limit=largest - 1000) + PROGRAM
+    arguments = ("train", "--resume", folder, "--epochs", EPOCHS)
+    with started(compiled_once, *arguments, program=program) as process:
+        out, err = process.communicate(timeout=180)
+    assert (process.returncode, out) == (2, ""), err
+    lines = [line for line in err.splitlines() if "examples/s" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("aisle: cannot write ")
+    assert "File too large" in lines[0]
+    assert f"{folder / 'checkpoints' / '6'}, is intact" in lines[0]
+    assert f"--resume {folder}" in lines[0]
+    assert contents(folder / "checkpoints" / "6") == kept
+    assert num_lines(folder) > 2 * LINES_PER_EPOCH
+    assert checkpoints.latest(folder) == 6
+    assert call("train", "--resume", folder) == 0
+    assert_same_run(folder, reference)
+
+
+def test_a_run_can_be_extended(capsys, tmp_path, two_epochs, reference):
+    folder = tmp_path / "run"
+    shutil.copytree(two_epochs, folder)
+    before = json.loads((folder / "config.json").read_text())
+    code, out, err = run(capsys, "train", "--resume", folder, "--epochs", EPOCHS)
+    assert code == 0
+    assert f"{EPOCHS * UPDATES_PER_EPOCH} updates, kept in {folder}" in out
+    assert "Traceback" not in err
+    after = json.loads((folder / "config.json").read_text())
+    assert (before["train"].pop("num_epochs"), after["train"].pop("num_epochs")) == (2, EPOCHS)
+    assert after == before
+    assert_same_run(folder, reference)
+
+
+def test_going_on_with_a_complete_run_changes_nothing(capsys, two_epochs):
+    before = contents(two_epochs)
+    for more in ([], ["--epochs", "2"]):
+        code, out, err = run(capsys, "train", "--resume", two_epochs, *more)
+        assert (code, err) == (0, "")
+        assert out == f"6 updates, kept in {two_epochs}\n"
+        assert contents(two_epochs) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--method", "vae"],
+        ["-K", "3"],
+        ["--model", "two-layer"],
+        ["--seed", "4"],
+        ["--binarize", "none"],
+        ["--learning-rate", "0.1"],
+        ["--tensorboard"],
+        ["--out", "elsewhere"],
+    ],
+)
+def test_a_run_goes_on_with_its_own_options_only(capsys, two_epochs, options):
+    before = contents(two_epochs)
+    result = run(capsys, "train", "--resume", two_epochs, *options)
+    assert_mistake(result, "--resume", "only --epochs may be given")
+    assert contents(two_epochs) == before
+
+
+def test_data_and_resume_exclude_each_other(capsys, two_epochs):
+    assert_mistake(run(capsys, "train", "digits", "--resume", two_epochs), "either DATA")
+
+
+@pytest.mark.parametrize("epochs", ["1", "0", "-1"])
+def test_a_run_cannot_be_cut(capsys, two_epochs, epochs):
+    before = contents(two_epochs)
+    result = run(capsys, "train", "--resume", two_epochs, "--epochs", epochs)
+    assert_mistake(result, f"epochs is {epochs}", "planned for 2")
+    assert contents(two_epochs) == before
+
+
+def remove(folder):
+    shutil.rmtree(folder)
+
+
+def empty_config(folder):
+    (folder / "config.json").write_text("")
+
+
+def foreign_config(folder):
+    (folder / "config.json").write_text('{"fit": {}}')
+
+
+def drop_config(folder):
+    (folder / "config.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (remove, "does not exist"),
+        (drop_config, "is not a run"),
+        (empty_config, "is damaged"),
+        (foreign_config, "not that of a training run"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "sample", "export"])
+def test_a_folder_that_is_no_run(capsys, tmp_path, two_epochs, harm, words, command):
+    folder = tmp_path / "run"
+    shutil.copytree(two_epochs, folder)
+    harm(folder)
+    arguments = {
+        "train": ["--resume", folder],
+        "sample": [folder, "--out", tmp_path / "a.png"],
+        "export": [folder, tmp_path / "a.safetensors"],
+    }
+    assert_mistake(run(capsys, command, *arguments[command]), words)
+    assert sorted(tmp_path.iterdir()) == ([folder] if folder.exists() else [])
+
+
+def test_a_run_goes_on_without_the_run_that_it_started_from(
+    capsys, tmp_path, two_epochs, reference
+):
+    source, folder = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(two_epochs, source)
+    arguments = ("--init-from", source, "--epochs", 1, "--out", folder)
+    assert run(capsys, "train", *SETTINGS, *arguments)[0] == 0
+    shutil.rmtree(source)
+    code, _, err = run(capsys, "train", "--resume", folder, "--epochs", 2)
+    assert code == 0, err
+    assert Path(json.loads((folder / "config.json").read_text())["train"]["model"]["init_from"])

@@ -1,0 +1,238 @@
+"""`aisle sample` and `aisle export`, on runs of named data and of a user's own."""
+
+import os
+import shutil
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from PIL import Image
+
+from aisle.cli import main
+from aisle.experiments import training
+
+SETTINGS = (
+    *("--method", "vae", "-K", "1", "-T", "3", "--num-hidden", "8", "--num-latents", "2"),
+    *("--epochs", "1", "--ema", "0.9"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Compile quickly, and once."""
+    values = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_disable_most_optimizations": True,
+    }
+    before = {name: jax.config.values[name] for name in values}
+    set_up_jax(values)
+    yield
+    set_up_jax(before)
+
+
+def set_up_jax(values):
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    return stop.value.code or 0
+
+
+def run(capsys, *arguments):
+    capsys.readouterr()
+    code = call(*arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_mistake(result, *words):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.startswith("aisle: ")
+    assert err.count("\n") == 1 and err.endswith("\n")
+    for word in words:
+        assert word in err
+
+
+def assert_identical(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory, compiled_once):
+    """Two runs that differ in nothing but their folders."""
+    folders = [tmp_path_factory.mktemp("digits") / name for name in ("one", "other")]
+    for folder in folders:
+        options = (*SETTINGS, "--batch-size", "500", "--out", folder)
+        assert call("train", "digits", *options) == 0
+    return folders
+
+
+@pytest.fixture(scope="module")
+def real_values(tmp_path_factory, compiled_once):
+    """Runs on the same real values, as curves of 24 points and as pictures of 6 x 4."""
+    home = tmp_path_factory.mktemp("real")
+    values = 5 * np.random.default_rng(0).normal(size=(100, 24)).astype(np.float32) + 20
+    folders = {}
+    for name, array in {"curves": values, "pictures": values.reshape(100, 6, 4)}.items():
+        np.save(home / f"{name}.npy", array)
+        folders[name] = home / name
+        options = ("--binarize", "none", "--likelihood", "gaussian", "--batch-size", "30")
+        options += ("--learning-rate", "0.1")
+        data = home / f"{name}.npy"
+        assert call("train", data, *SETTINGS, *options, "--out", folders[name]) == 0
+    return folders
+
+
+def assert_picture(path):
+    with Image.open(path) as image:
+        image.load()
+        assert image.format == "PNG"
+        width, height = image.size
+        assert 500 < width < 4000 and 300 < height < 3000
+        assert len(np.unique(np.asarray(image.convert("L")))) > 10
+
+
+def test_samples_are_a_picture(capsys, tmp_path, digits):
+    path = tmp_path / "x.png"
+    code, out, err = run(capsys, "sample", digits[0], "--out", path)
+    assert (code, err) == (0, "")
+    assert out.replace("\n", "") == f"{path}: update 3 of {digits[0]}"
+    assert_picture(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_few_samples_are_a_picture_too(capsys, tmp_path, digits, number):
+    path = tmp_path / "x.png"
+    assert run(capsys, "sample", digits[0], "--out", path, "--num-samples", number)[0] == 0
+    assert_picture(path)
+
+
+def test_the_seed_decides_what_is_drawn(capsys, tmp_path, digits):
+    pictures = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        path = tmp_path / f"{name}.png"
+        options = ("--seed", seed, "--num-samples", 8, "--out", path)
+        assert run(capsys, "sample", digits[0], *options)[0] == 0
+        with Image.open(path) as image:
+            pictures.append(np.asarray(image).copy())
+    np.testing.assert_array_equal(pictures[0], pictures[1])
+    assert not np.array_equal(pictures[0], pictures[2])
+
+
+def test_a_model_of_real_values_is_trained_and_drawn(capsys, tmp_path, real_values):
+    for name, folder in real_values.items():
+        path = tmp_path / f"{name}.png"
+        assert run(capsys, "sample", folder, "--num-samples", 8, "--out", path)[0] == 0
+        assert_picture(path)
+    curves, pictures = (training.open_run(folder) for folder in real_values.values())
+    assert (curves.shape, pictures.shape) == ((24,), (6, 4))
+    assert_identical(curves.model, pictures.model)
+    # The scales are learned: after 3 updates they have left 1, even on average.
+    scales = np.asarray(curves.model.likelihood.log_scale)
+    assert np.all(scales > 0.02)
+    draws = (tmp_path / "curves.png").read_bytes(), (tmp_path / "pictures.png").read_bytes()
+    assert draws[0] != draws[1]
+
+
+def test_equal_weights_give_equal_files(capsys, tmp_path, digits):
+    paths = [tmp_path / "one.safetensors", tmp_path / "other.safetensors"]
+    for folder, path in zip(digits, paths, strict=True):
+        code, out, err = run(capsys, "export", folder, path)
+        assert (code, err) == (0, "")
+        assert out.replace("\n", "") == f"{path}: update 3 of {folder}"
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_values):
+    for folder in (digits[0], real_values["pictures"]):
+        path = tmp_path / "m.safetensors"
+        assert run(capsys, "export", folder, path)[0] == 0
+        opened = training.open_run(folder)
+        loaded = training.load_weights(path)
+        arrays = [eqx.filter(w, eqx.is_inexact_array) for w in (opened[-2:], loaded)]
+        assert_identical(*arrays)
+        assert len(jax.tree.leaves(arrays[0])) >= 12
+        # And with them, all that is not an array: the model computes the same.
+        z = jax.numpy.ones(2)
+        assert_identical(opened.model.mean_observation(z), loaded[0].mean_observation(z))
+
+
+def without_checkpoints(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", ["sample", "export"])
+def test_a_run_without_a_checkpoint(capsys, tmp_path, digits, command):
+    folder = without_checkpoints(digits[0], tmp_path)
+    path = tmp_path / "result"
+    arguments = {"sample": [folder, "--out", path], "export": [folder, path]}
+    assert_mistake(run(capsys, command, *arguments[command]), f"{folder} has no checkpoint yet")
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("command", ["sample", "export"])
+@pytest.mark.parametrize("run_folder", ["nowhere", "."])
+def test_no_run(capsys, tmp_path, monkeypatch, command, run_folder):
+    monkeypatch.chdir(tmp_path)
+    arguments = {"sample": [run_folder, "--out", "a"], "export": [run_folder, "a"]}
+    assert_mistake(run(capsys, command, *arguments[command]), "give the folder of a run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["sample", "export"])
+@pytest.mark.parametrize("target", ["missing/a", ".", "file/a"])
+def test_an_impossible_target(capsys, tmp_path, monkeypatch, digits, command, target):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    arguments = {"sample": [digits[0], "--out", target], "export": [digits[0], target]}
+    assert_mistake(run(capsys, command, *arguments[command]), target)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("command", ["sample", "export"])
+def test_an_unwritable_folder(capsys, tmp_path, digits, command):
+    path = tmp_path / "locked" / "a"
+    path.parent.mkdir(mode=0o500)
+    arguments = {"sample": [digits[0], "--out", path], "export": [digits[0], path]}
+    assert_mistake(run(capsys, command, *arguments[command]), "cannot write")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--num-samples", "0"], "num_samples is 0"),
+        (["--num-samples", "-4"], "num_samples is -4"),
+        (["--num-samples", "few"], "few"),
+    ],
+)
+def test_a_bad_number_of_samples(capsys, tmp_path, digits, options, words):
+    path = tmp_path / "x.png"
+    assert_mistake(run(capsys, "sample", digits[0], "--out", path, *options), words)
+    assert not path.exists()
+
+
+def test_data_that_are_gone_are_named(capsys, tmp_path, real_values):
+    folder = tmp_path / "run"
+    shutil.copytree(real_values["curves"], folder)
+    data = real_values["curves"].with_suffix(".npy")
+    hidden = data.rename(data.with_suffix(".hidden"))
+    try:
+        result = run(capsys, "sample", folder, "--out", tmp_path / "x.png")
+    finally:
+        hidden.rename(data)
+    assert_mistake(result, data.name)

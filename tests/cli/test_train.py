@@ -1,0 +1,454 @@
+"""`aisle train` and `aisle data`, from the arguments to the files of a run."""
+
+import importlib.metadata
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import warnings
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from aisle.cli import main
+from aisle.experiments import training
+from aisle.learning import checkpoints
+from aisle.provenance import git_commit
+
+TINY = ("--num-hidden", "8", "--num-latents", "2", "--batch-size", "500")
+# Three updates an epoch; T = 3 transitions of L = 2 steps for K = 2 chains.
+AIS = ("--method", "ais", "-K", "2", "-T", "3", "-L", "2", *TINY, "--ema", "0.9")
+AIS_GRADIENTS = 500 * ((2 + 3 * 2) * 2 + 1)
+# With T and the average of AIS, so that its warm-up compiles to the same program.
+VAE = ("--method", "vae", "-K", "1", "-T", "3", *TINY, "--ema", "0.9")
+PROGRAM = "from aisle.cli import main; main()"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Compile quickly, and once for this process and those it starts; return their environment."""
+    values = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_disable_most_optimizations": True,
+    }
+    before = {name: jax.config.values[name] for name in values}
+    set_up_jax(values)
+    values["jax_num_cpu_devices"] = jax.device_count()
+    yield os.environ | {name.upper(): str(value) for name, value in values.items()}
+    set_up_jax(before)
+
+
+def set_up_jax(values):
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    return stop.value.code or 0
+
+
+def run(capsys, *arguments):
+    capsys.readouterr()
+    code = call(*arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_mistake(result, *words):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.startswith("aisle: ")
+    assert err.count("\n") == 1 and err.endswith("\n")
+    for word in words:
+        assert word in err
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def records_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def arrays_of(folder):
+    run = training.open_run(folder)
+    return jax.tree.leaves(eqx.filter((run.model, run.proposal), eqx.is_inexact_array))
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory, compiled_once):
+    """Two epochs by ais, with the files of TensorBoard."""
+    folder = tmp_path_factory.mktemp("board") / "run"
+    assert call("train", "digits", *AIS, "--epochs", 2, "--tensorboard", "--out", folder) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, compiled_once):
+    """One epoch by vae."""
+    folder = tmp_path_factory.mktemp("plain") / "run"
+    assert call("train", "digits", *VAE, "--epochs", 1, "--out", folder) == 0
+    return folder
+
+
+def test_the_configuration_is_whole(board):
+    stored = json.loads((board / "config.json").read_text())
+    assert stored["train"] == {
+        "data": "digits",
+        "num_epochs": 2,
+        "method": {
+            "method": "ais",
+            "num_samples": 2,
+            "num_temperatures": 3,
+            "num_leapfrog": 2,
+            "schedule": "linear",
+            "target_accept": 0.6,
+            "precondition": 0.0,
+            "momentum_refresh": 1.0,
+            "jitter": 0.0,
+        },
+        "model": {
+            "model": "one-layer",
+            "num_latents": 2,
+            "num_hidden": 8,
+            "likelihood": "bernoulli",
+            "init_from": None,
+        },
+        "observations": {"binarize": "dynamic", "data_dir": None},
+        "optimizer": {
+            "batch_size": 500,
+            "optimizer": "adam",
+            "learning_rate": None,
+            "lr_schedule": "iwae-study",
+            "warmup_epochs": 0,
+            "ema": 0.9,
+        },
+        "run": {
+            "seed": 0,
+            "validate_every": 1,
+            "checkpoint_minutes": 5.0,
+            "keep_checkpoints": 3,
+            "tensorboard": True,
+        },
+    }
+    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
+    assert stored["data"] == facts | {"num_train": 1500, "num_test": 297}
+    packages = stored["provenance"]["packages"]
+    assert {"aisle", "jax", "jaxlib", "equinox", "optax", "numpy"} <= packages.keys()
+    assert packages == {name: importlib.metadata.version(name) for name in packages}
+    commit = git_commit()
+    assert stored["provenance"]["git_commit"] == commit
+    assert commit is None or re.fullmatch(r"[0-9a-f]{40}\+?", commit)
+
+
+def test_the_metrics_are_whole(board):
+    records = records_of(board)
+    updates = [record for record in records if "bound" in record]
+    assert [record["update"] for record in updates] == [1, 2, 3, 4, 5, 6]
+    for record in updates:
+        assert record["epoch"] == pytest.approx(record["update"] / 3)
+        assert -100 < record["bound"] < 0
+        assert len(record["acceptance"]) == len(record["step_size"]) == 3
+        assert all(0 < value <= 1 for value in record["acceptance"])
+        assert 1 <= record["effective_sample_size"] <= 2
+        assert (record["num_nonfinite"], record["is_skipped"]) == (0, False)
+        assert record["decoder_gradients"] == record["update"] * AIS_GRADIENTS
+    assert updates[0]["step_size"] == pytest.approx([0.1] * 3)
+    # Nearly all moves are accepted at first: the steps grow.
+    sizes = np.array([record["step_size"] for record in updates])
+    assert np.all(np.diff(sizes, axis=0) > 0)
+    held_out = [record for record in records if "held_out_bound" in record]
+    assert [record["update"] for record in held_out] == [3, 6]
+    for record in held_out:
+        assert -100 < record["held_out_bound"] < 0
+        assert 0 < record["held_out_standard_error"] < 1
+        assert record["held_out_examples"] == 297
+        assert record["decoder_gradients"] == record["update"] * AIS_GRADIENTS
+    assert checkpoints.updates(board) == [6]
+
+
+def test_tensorboard_reads_the_same_numbers(board):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of its own imports.
+        from tensorboard.backend.event_processing import event_accumulator
+    events = event_accumulator.EventAccumulator(str(board / "tensorboard"))
+    events.Reload()
+    updates = [record for record in records_of(board) if "bound" in record]
+    for tag, values in {
+        "bound": [record["bound"] for record in updates],
+        "step_size/2": [record["step_size"][2] for record in updates],
+        "acceptance/0": [record["acceptance"][0] for record in updates],
+    }.items():
+        scalars = events.Scalars(tag)
+        assert [scalar.step for scalar in scalars] == [1, 2, 3, 4, 5, 6]
+        np.testing.assert_allclose([scalar.value for scalar in scalars], values, rtol=1e-6)
+    assert [scalar.step for scalar in events.Scalars("held_out_bound")] == [3, 6]
+
+
+def test_a_warm_up_is_cheap_and_counted_as_such(capsys, tmp_path):
+    folder = tmp_path / "run"
+    options = ("--warmup-epochs", 1, "--epochs", 2, "--out", folder)
+    code, out, err = run(capsys, "train", "digits", *AIS, *options)
+    assert code == 0
+    updates = [record for record in records_of(folder) if "bound" in record]
+    spent = np.diff([0, *(record["decoder_gradients"] for record in updates)])
+    assert spent.tolist() == [500] * 3 + [AIS_GRADIENTS] * 3
+    assert f"{3 * (500 + AIS_GRADIENTS):,} decoder gradients" in out
+    assert [len(record["step_size"]) for record in updates] == [0] * 3 + [3] * 3
+    assert [len(record["acceptance"]) for record in updates] == [0] * 3 + [3] * 3
+    assert updates[3]["step_size"] == pytest.approx([0.1] * 3)
+    # Not a terminal: plain lines only.
+    assert "\x1b" not in out + err and "\r" not in out + err
+    line = r"epoch \d\.\d/2  bound -\d+\.\d\d  [\d,]+ examples/s  \d+ s left"
+    assert all(re.fullmatch(line, a) for a in err.splitlines())
+    assert err.splitlines()[-1].startswith("epoch 2.0/2 ")
+
+
+def test_weights_of_another_run_are_the_first_ones(capsys, tmp_path, board, plain):
+    folder = tmp_path / "run"
+    # An average of equal weights would be rounded.
+    still = ("--learning-rate", "1e-12", "--ema", "0", "--seed", "1", "--epochs", 1)
+    options = ("--init-from", board, *still, "--out", folder)
+    assert run(capsys, "train", "digits", *VAE, *options)[0] == 0
+    stored = json.loads((folder / "config.json").read_text())
+    assert stored["train"]["model"]["init_from"] == str(board)
+    for mine, theirs in zip(arrays_of(folder), arrays_of(board), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
+    # Which is no small thing: those of another run are elsewhere.
+    for theirs, others in zip(arrays_of(board), arrays_of(plain), strict=True):
+        assert np.max(np.abs(theirs - others)) > 1e-6
+
+
+def method_runs():
+    """Other tests of this file train by vae and ais, so one of the rest will do for a quick run."""
+    for model in ("one-layer", "two-layer"):
+        for method in ("vae", "iwae", "dreg", "mh-hmc", "ais"):
+            marks = () if (method, model) == ("iwae", "two-layer") else pytest.mark.slow
+            yield pytest.param(method, model, marks=marks)
+
+
+@pytest.mark.parametrize(("method", "model"), list(method_runs()))
+def test_every_method_trains_every_model(capsys, tmp_path, method, model):
+    folder = tmp_path / "run"
+    options = ("-K", "2", "-T", "3", "-L", "2", *TINY, "--epochs", 1, "--out", folder)
+    result = run(capsys, "train", "digits", "--method", method, "--model", model, *options)
+    assert result[0] == 0
+    assert f"3 updates, kept in {folder}" in result[1].replace("\n", "")
+    *updates, held_out = records_of(folder)
+    assert len(updates) == 3
+    assert not any(record["is_skipped"] for record in updates)
+    gradients = {"vae": 2, "iwae": 2, "dreg": 4, "mh-hmc": 17, "ais": 17}[method]
+    assert held_out["decoder_gradients"] == 3 * 500 * gradients
+    assert -60 < held_out["held_out_bound"] < -20
+
+
+def test_a_terminal_gets_a_bar(tmp_path, compiled_once, plain):
+    folder = tmp_path / "run"
+    arguments = ["train", "digits", *VAE, "--epochs", "1", "--out", str(folder)]
+    environment = {k: v for k, v in compiled_once.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    terminal, inside = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        env=environment | {"TERM": "xterm-256color", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=inside,
+    ) as process:
+        os.close(inside)
+        shown = read_all(terminal)
+        out = process.stdout.read().decode()
+    os.close(terminal)
+    assert process.returncode == 0
+    assert "\x1b[" in shown
+    assert "━" in shown
+    assert "epoch" in shown and "1.0/1" in shown and "examples/s" in shown
+    assert "Traceback" not in shown
+    assert "3 updates, kept in" in out and "\x1b" not in out
+
+
+def read_all(terminal):
+    chunks = []
+    try:
+        while chunk := os.read(terminal, 4096):
+            chunks.append(chunk)
+    except OSError:  # How Linux says that the other end is closed.
+        pass
+    return b"".join(chunks).decode(errors="replace")
+
+
+def test_an_existing_run_is_not_overwritten(capsys, plain):
+    before = contents(plain)
+    result = run(capsys, "train", "digits", *VAE, "--epochs", 2, "--out", plain)
+    assert_mistake(result, f"{plain} exists", f"--resume {plain}")
+    assert contents(plain) == before
+
+
+def test_a_folder_with_other_files_is_left_alone(capsys, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = run(capsys, "train", "digits", *VAE, "--out", tmp_path)
+    assert_mistake(result, "other files", "choose another --out")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("out", ["file", "file/run"])
+def test_a_file_in_the_way(capsys, tmp_path, out):
+    (tmp_path / "file").write_text("mine")
+    result = run(capsys, "train", "digits", *VAE, "--out", tmp_path / out)
+    assert_mistake(result, "cannot write")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+BAD_OPTIONS = [
+    (["--method", "nuts"], "nuts"),
+    (["--optimizer", "sgd"], "sgd"),
+    (["--schedule", "cubic"], "cubic"),
+    (["--lr-schedule", "step"], "step"),
+    (["--model", "three-layer"], "three-layer"),
+    (["--likelihood", "poisson"], "poisson"),
+    (["--binarize", "maybe"], "maybe"),
+    (["-K", "0"], "num_samples is 0"),
+    (["-K", "-1"], "num_samples is -1"),
+    (["-T", "0"], "num_temperatures is 0"),
+    (["-T", "-2"], "num_temperatures is -2"),
+    (["-L", "0"], "num_leapfrog is 0"),
+    (["-L", "-1"], "num_leapfrog is -1"),
+    (["-K", "1.5"], "1.5"),
+    (["--epochs", "0"], "epochs is 0"),
+    (["--epochs", "-3"], "epochs is -3"),
+    (["--batch-size", "0"], "batch_size is 0"),
+    (["--batch-size", "1501"], "1 to 1500"),
+    (["--learning-rate", "0"], "learning_rate is 0"),
+    (["--learning-rate", "-1"], "learning_rate is -1"),
+    (["--learning-rate", "nan"], "learning_rate is nan"),
+    (["--learning-rate", "inf"], "learning_rate is inf"),
+    (["--ema", "1"], "ema is 1"),
+    (["--ema", "-0.1"], "ema is -0.1"),
+    (["--momentum-refresh", "0"], "refresh is 0"),
+    (["--momentum-refresh", "1.5"], "refresh is 1.5"),
+    (["--jitter", "1"], "jitter is 1"),
+    (["--target-accept", "1.2"], "target_accept is 1.2"),
+    (["--target-accept", "0"], "target_accept is 0"),
+    (["--precondition", "-1"], "precondition is -1"),
+    (["--precondition", "inf"], "precondition is inf"),
+    (["--warmup-epochs", "3", "--epochs", "2"], "warmup_epochs is 3"),
+    (["--warmup-epochs", "-1"], "warmup_epochs is -1"),
+    (["--num-hidden", "0"], "num_hidden is 0"),
+    (["--num-latents", "0"], "num_latents is 0"),
+    (["--validate-every", "0"], "validate_every is 0"),
+    (["--keep-checkpoints", "0"], "keep_checkpoints is 0"),
+    (["--checkpoint-minutes", "nan"], "checkpoint_minutes is nan"),
+    (["--seed", "-1"], "seed is -1"),
+    (["--seed", str(2**80)], "seed is"),
+    (["--init-from", "nowhere"], "nowhere does not exist"),
+    (["--no-such-option"], "--no-such-option"),
+]
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Fail instead of training for long where a mistake is not noticed."""
+
+    def run(*_):
+        raise AssertionError("training began")
+
+    monkeypatch.setattr("aisle.learning.loop.make_chunk", run)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), BAD_OPTIONS, ids=lambda a: a[0] if isinstance(a, list) else a
+)
+def test_a_bad_option_costs_one_line_and_leaves_nothing(
+    capsys, tmp_path, monkeypatch, no_training, options, words
+):
+    monkeypatch.chdir(tmp_path)
+    result = run(capsys, "train", "digits", *TINY, "--out", tmp_path / "run", *options)
+    assert_mistake(result, words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (None, "data.npy"),
+        (np.full((30, 4), np.nan, np.float32), "nan in row"),
+        (np.full((30, 4), 1.5, np.float32), "needs values in [0, 1]"),
+        (np.full((30, 4), -0.5, np.float32), "needs values in [0, 1]"),
+        (np.zeros(30, np.float32), "(30,)"),
+        (np.zeros((30, 4), np.int64), "int64"),
+        (np.zeros((0, 4), np.float32), "(0, 4)"),
+    ],
+    ids=["missing", "nan", "above", "below", "1-D", "integers", "empty"],
+)
+def test_bad_data_cost_one_line_and_leave_nothing(
+    capsys, tmp_path, monkeypatch, no_training, array, words
+):
+    monkeypatch.chdir(tmp_path)
+    if array is not None:
+        np.save("data.npy", array)
+    before = list(tmp_path.iterdir())
+    result = run(capsys, "train", "data.npy", "--batch-size", 8, "--out", "run")
+    assert_mistake(result, words)
+    assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "give either DATA"), (["--epochs", "3"], "give either DATA"), (["nonsense"], "nonsense")],
+)
+def test_data_must_be_named(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert_mistake(run(capsys, "train", *arguments), words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--num-hidden", "9"],
+        ["--num-latents", "3"],
+        ["--model", "two-layer"],
+        ["--likelihood", "gaussian", "--binarize", "none"],
+    ],
+    ids=lambda a: a[0],
+)
+def test_weights_of_other_networks_are_refused(capsys, tmp_path, plain, no_training, options):
+    folder = tmp_path / "run"
+    arguments = (*VAE, *options, "--init-from", plain, "--out", folder)
+    assert_mistake(run(capsys, "train", "digits", *arguments), "--init-from", "other networks")
+    assert not folder.exists()
+
+
+def test_the_data_sets_are_listed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("AISLE_DATA", str(tmp_path))
+    code, out, err = run(capsys, "data", "list")
+    assert (code, err) == (0, "")
+    for words in ("digits", "mnist", "omniglot", "1,500", "aisle data fetch mnist"):
+        assert words in " ".join(out.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_digits_need_no_fetching(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("AISLE_DATA", str(tmp_path))
+    code, out, err = run(capsys, "data", "fetch", "digits")
+    assert (code, err) == (0, "")
+    assert "comes with scikit-learn" in out
+
+
+def test_unknown_data_are_not_fetched(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("AISLE_DATA", str(tmp_path / "data"))
+    assert_mistake(run(capsys, "data", "fetch", "nonsense"), "nonsense", "digits, mnist, omniglot")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["list"], ["fetch", "digits"]], ids=lambda a: a[0])
+def test_the_folder_of_the_data_is_an_option(capsys, tmp_path, command):
+    assert run(capsys, "data", *command, "--data-dir", tmp_path)[0] == 0

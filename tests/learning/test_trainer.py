@@ -1,0 +1,339 @@
+import logging
+import re
+import threading
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from aisle.data import Split
+from aisle.errors import InputError, TrainingError
+from aisle.learning import checkpoints, loop
+from aisle.learning.run_directory import read_config, read_metrics
+from aisle.learning.trainer import as_split, batch_mesh, fit
+from aisle.models import DiagonalNormal, LinearGaussian
+
+TRUTH = LinearGaussian(jnp.array([[1.5], [-1.0], [0.5]]), jnp.array([1.0, 0.0, -2.0]), jnp.log(0.6))
+START = LinearGaussian(jnp.array([[0.3], [0.2], [0.1]]), jnp.zeros(3), jnp.array(0.0))
+
+# A batch that one device takes: compiling for eight takes longer.
+QUICK = {
+    "method": "dreg",
+    "num_samples": 2,
+    "num_temperatures": 1,
+    "batch_size": 11,
+    "num_epochs": 2,
+    "learning_rate": 0.01,
+    "lr_schedule": "constant",
+    "show_progress": False,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Halve the time to compile: what is tested here holds for any program of the same maths."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+class Encoder(eqx.Module):
+    weight: Array
+    bias: Array
+    log_scale: Array
+
+    def __call__(self, x):
+        return DiagonalNormal(self.weight @ jnp.ravel(x) + self.bias, jnp.exp(self.log_scale))
+
+
+def encoder(num_observed=3):
+    return Encoder(jnp.zeros((1, num_observed)), jnp.zeros(1), jnp.zeros(1))
+
+
+def simulate(number):
+    """Draw from `TRUTH`; in double precision, as NumPy has it by default."""
+    generator = np.random.default_rng(8)
+    z, noise = generator.normal(size=(number, 1)), generator.normal(size=(number, 3))
+    return z @ np.asarray(TRUTH.weight.T) + np.asarray(TRUTH.bias) + 0.6 * noise
+
+
+DATA = simulate(320)
+
+
+def mean_log_marginal(model, data):
+    return float(jax.vmap(model.log_marginal)(jnp.asarray(data, jnp.float32)).mean())
+
+
+def best_mean_log_marginal(data):
+    """The highest that any linear-Gaussian model reaches: Tipping & Bishop (1999), one latent."""
+    spectrum = np.linalg.eigvalsh(np.cov(data.T, bias=True))
+    noise = spectrum[:-1].mean()
+    log_determinant = np.log(spectrum[-1]) + 2 * np.log(noise)
+    return -0.5 * (3 * np.log(2 * np.pi) + log_determinant + 3)
+
+
+def assert_identical(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+@pytest.mark.parametrize("method", ["ais", "dreg"])
+def test_training_finds_the_maximum_of_the_likelihood(method):
+    fitted = fit(
+        START,
+        encoder(),
+        DATA,
+        method=method,
+        num_samples=4,
+        num_temperatures=2,
+        num_leapfrog=2,
+        num_epochs=60,
+        batch_size=31,
+        learning_rate=0.05,
+        lr_schedule="cosine",
+        ema=0.98,
+        show_progress=False,
+    )
+    best = best_mean_log_marginal(DATA)
+    assert mean_log_marginal(TRUTH, DATA) < best
+    assert mean_log_marginal(START, DATA) < best - 1
+    assert -0.01 < best - mean_log_marginal(fitted.model, DATA) < 0.01
+    assert fitted.state.num_skipped == 0
+    # The encoder finds the posterior, so that the bound is the likelihood.
+    last = [record["bound"] for record in fitted.history[-10:]]
+    assert abs(np.mean(last) - best) < 0.05
+    # The caller's model is as it was.
+    np.testing.assert_array_equal(START.weight, np.float32([[0.3], [0.2], [0.1]]))
+
+
+class Pictures(eqx.Module):
+    """A model that takes examples of the shape (4, 3) and no other."""
+
+    mean: Array
+
+    def log_prior(self, z):
+        return -jnp.sum(z**2) / 2
+
+    def log_likelihood(self, x, z):
+        assert x.shape == (4, 3)
+        return -jnp.sum((x - self.mean - z[0]) ** 2) / 2
+
+    def sample_prior(self, key):
+        return jax.random.normal(key, (1,))
+
+    def sample_observation(self, key, z):
+        return self.mean + z[0] + jax.random.normal(key, (4, 3))
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """A run with all that a model may meet: a warm-up, chains, held-out data, two devices."""
+    data = np.random.default_rng(0).normal(size=(88, 4, 3)).astype(np.float32)
+    options = QUICK | {
+        "batch_size": 22,
+        "method": "ais",
+        "num_leapfrog": 3,
+        "num_temperatures": 2,
+        "num_epochs": 5,
+        "warmup_epochs": 2,
+        "validate_every": 2,
+    }
+    model = Pictures(jnp.zeros((4, 3)))
+    return fit(model, encoder(12), data, held_out=data[:6], **options)
+
+
+def test_the_model_gets_examples_in_the_shape_of_the_array(pictures):
+    assert pictures.model.mean.shape == (4, 3)
+    assert np.all(np.asarray(pictures.model.mean) != 0)
+
+
+def test_gradients_are_counted_by_phase(pictures):
+    updates = [record for record in pictures.history if "bound" in record]
+    assert [record["update"] for record in updates] == list(range(1, 21))
+    np.testing.assert_allclose([r["epoch"] for r in updates], np.arange(1, 21) / 4)
+    # By vae one gradient an example; by ais those of K chains with T x L steps, their ends, phi.
+    spent = np.cumsum([22] * 8 + [22 * (2 * (2 + 2 * 3) + 1)] * 12)
+    assert [record["decoder_gradients"] for record in updates] == spent.tolist()
+    assert [np.size(record["acceptance"]) for record in updates] == [0] * 8 + [2] * 12
+    assert [np.size(record["step_size"]) for record in updates] == [0] * 8 + [2] * 12
+
+
+def test_held_out_data_are_bounded_every_few_epochs_and_at_the_end(pictures):
+    held_out = [record for record in pictures.history if "held_out_bound" in record]
+    assert [record["epoch"] for record in held_out] == [2, 4, 5]
+    assert [record["update"] for record in held_out] == [8, 16, 20]
+    assert [record["decoder_gradients"] for record in held_out] == [
+        176,
+        176 + 8 * 374,
+        176 + 12 * 374,
+    ]
+    assert all(record["held_out_examples"] == 6 for record in held_out)
+    assert all(record["held_out_standard_error"] > 0 for record in held_out)
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """A run of four epochs at once, in a folder, with the number of its compilations."""
+    out = tmp_path_factory.mktemp("runs") / "new" / "run"
+    fitted = fit(START, encoder(), DATA, out=out, **QUICK | {"num_epochs": 4})
+    return out, fitted
+
+
+def test_a_run_leaves_its_settings_metrics_and_last_state(whole_run):
+    out, fitted = whole_run
+    settings = read_config(out)
+    assert settings["fit"]["learning_rate"] == 0.01
+    assert settings["fit"]["num_epochs"] == 4
+    assert set(settings) == {"fit", "provenance"}
+    records = read_metrics(out)
+    assert [record["update"] for record in records] == list(range(1, 4 * 29 + 1))
+    np.testing.assert_allclose(
+        [record["bound"] for record in records], [r["bound"] for r in fitted.history], rtol=1e-6
+    )
+    assert checkpoints.latest(out) == 4 * 29 == int(fitted.state.update)
+    found = checkpoints.restore(out, fitted.state, report=pytest.fail)
+    assert_identical(found[1], fitted.state)
+    assert fitted.signal_number is None
+
+
+def test_a_folder_with_a_run_is_refused_and_left_alone(whole_run):
+    out, _ = whole_run
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    with pytest.raises(InputError, match="exists: resume it") as caught:
+        fit(START, encoder(), DATA, out=out, **QUICK)
+    assert "\n" not in str(caught.value)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def without_seconds(records):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def in_a_thread(function):
+    """Return what a function returns in a thread, where Python allows no signal handlers."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_resumed_run_goes_on_bit_for_bit(whole_run, tmp_path, caplog):
+    """Its first half ran in a thread; its chunk is compiled once, whatever the lengths."""
+    out, whole = whole_run
+    first = in_a_thread(lambda: fit(START, encoder(), DATA, out=tmp_path, **QUICK))
+    assert int(first.state.update) == 2 * 29
+    config = (tmp_path / "config.json").read_bytes()
+    with caplog.at_level(logging.WARNING), jax.log_compiles():
+        options = QUICK | {"num_epochs": 4}
+        resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options)
+    assert_identical(resumed.state, whole.state)
+    assert_identical(resumed.model, whole.model)
+    assert [record["update"] for record in resumed.history] == list(range(59, 117))
+    assert (tmp_path / "config.json").read_bytes() == config
+    assert without_seconds(read_metrics(tmp_path)) == without_seconds(read_metrics(out))
+    compiled = [m for m in caplog.messages if "Finished XLA compilation of jit(chunk)" in m]
+    assert len(compiled) == 1
+
+
+def test_a_finished_run_has_nothing_to_resume(whole_run):
+    out, whole = whole_run
+    again = fit(START, encoder(), DATA, out=out, resume=True, **QUICK | {"num_epochs": 4})
+    assert_identical(again.state, whole.state)
+    assert again.history == []
+
+
+def test_another_seed_gives_other_weights(whole_run):
+    _, whole = whole_run
+    other = fit(START, encoder(), DATA, seed=1, **QUICK | {"num_epochs": 4})
+    assert np.all(np.asarray(other.model.weight) != np.asarray(whole.model.weight))
+
+
+def test_training_gives_up_when_no_gradient_is_finite(tmp_path, monkeypatch):
+    """A rate so large that the weights overflow after the first update, which is good."""
+    monkeypatch.setattr(loop, "MAX_SKIPPED_IN_ROW", 20)
+    monkeypatch.setattr(loop, "CHUNK_CAPACITY", 4)
+    options = QUICK | {"learning_rate": 1e30, "checkpoint_minutes": 0.0}
+    with pytest.raises(TrainingError) as caught:
+        fit(START, encoder(), DATA, out=tmp_path, **options)
+    message, last = str(caught.value), checkpoints.latest(tmp_path)
+    assert "\n" not in message
+    assert re.search(r"not finite in 2\d updates in a row", message)
+    assert 1 <= last < 24
+    assert re.search(rf"last good checkpoint is \S*\b{last}\b", message)
+    assert len(read_metrics(tmp_path)) >= 20
+
+
+BAD = [
+    ("num_samples", 0, "at least 1"),
+    ("num_temperatures", 0, "at least 1"),
+    ("num_leapfrog", 0, "at least 1"),
+    ("num_epochs", 0, "at least 1"),
+    ("warmup_epochs", -1, "0 to num_epochs"),
+    ("warmup_epochs", 3, "0 to num_epochs"),
+    ("validate_every", 0, "at least 1"),
+    ("keep_checkpoints", 0, "at least 1"),
+    ("target_accept", 0.0, "between 0 and 1"),
+    ("target_accept", 1.0, "between 0 and 1"),
+    ("precondition", -0.1, "0 or more"),
+    ("refresh", 0.0, "above 0 and at most 1"),
+    ("refresh", 1.1, "above 0 and at most 1"),
+    ("jitter", -0.1, "at least 0 and below 1"),
+    ("jitter", 1.0, "at least 0 and below 1"),
+    ("ema", -0.1, "at least 0 and below 1"),
+    ("ema", 1.0, "at least 0 and below 1"),
+    ("ema", float("nan"), "at least 0 and below 1"),
+    ("batch_size", 0, "1 to 320, the number of examples"),
+    ("batch_size", 321, "1 to 320, the number of examples"),
+    ("learning_rate", -1.5, "positive"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), BAD, ids=lambda a: str(a)[:20])
+def test_numbers_that_make_no_sense(tmp_path, name, value, rule):
+    with pytest.raises(InputError) as caught:
+        fit(START, encoder(), DATA, out=tmp_path / "run", **QUICK | {name: value})
+    assert str(caught.value) == f"{name} is {value}: it must be {rule}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"method": "magic"},
+        {"schedule": "magic"},
+        {"optimizer": "magic"},
+        {"lr_schedule": "magic"},
+        {"binarize": "magic"},
+        {"binarize": "dynamic"},
+        {"data": DATA[:, 0]},
+        {"data": DATA[:0]},
+        {"data": DATA[:, :0]},
+        {"data": np.where(np.arange(3) == 1, np.nan, DATA)},
+        {"held_out": DATA[:0]},
+        {"held_out": np.full((5, 3), np.inf)},
+        {"seed": -1},
+    ],
+    ids=lambda a: "-".join(f"{k} {v if isinstance(v, str) else np.shape(v)}" for k, v in a.items()),
+)
+def test_names_and_data_that_make_no_sense(tmp_path, arguments):
+    options = QUICK | {"data": DATA} | arguments
+    with pytest.raises(InputError) as caught:
+        fit(START, encoder(), out=tmp_path / "run", **options)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_split_is_flat_and_an_array_keeps_its_shape():
+    array = np.zeros((5, 4, 3), np.float32)
+    split, shape = as_split(array)
+    assert (len(split), shape) == (5, (4, 3))
+    assert as_split(Split(array))[1] == (12,)
+
+
+@pytest.mark.parametrize(("batch_size", "number"), [(1, 1), (11, 1), (20, 5), (128, 8), (6, 6)])
+def test_the_mesh_divides_the_batch(batch_size, number):
+    assert batch_mesh(batch_size).size == number

@@ -1,0 +1,162 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from aisle.errors import InputError
+from aisle.models import DiagonalNormal, LinearGaussian
+from aisle.report.pictures import (
+    Panel,
+    reconstruction_panel,
+    reconstructions,
+    sample_observations,
+    sample_panel,
+    save_panels,
+)
+from measures import z_score
+
+# x = z + noise of the same size and dimension: a key that serves twice doubles or cancels z.
+NOISY = LinearGaussian(jnp.eye(2), jnp.zeros(2), jnp.array(0.0))
+
+
+class Telling(eqx.Module):
+    """A model that tells E[x|z], of the shape (3, 2)."""
+
+    def log_prior(self, z):
+        return -jnp.sum(z**2) / 2
+
+    def log_likelihood(self, x, z):
+        return -jnp.sum((x - self.mean_observation(z)) ** 2)
+
+    def sample_prior(self, key):
+        return jax.random.normal(key, (2,))
+
+    def sample_observation(self, key, z):
+        raise AssertionError("the mean is better to look at")
+
+    def mean_observation(self, z):
+        return jnp.stack([z, 2 * z, 3 * z])
+
+
+def sharp(x):
+    """A proposal that is all but certain of z = x."""
+    return DiagonalNormal(x, jnp.full(x.shape, 1e-6))
+
+
+def dark_share(path):
+    return float(np.mean(np.asarray(Image.open(path).convert("L")) < 128))
+
+
+def test_pictures_become_a_png(tmp_path):
+    path = tmp_path / "grid.png"
+    save_panels(path, [Panel("", np.ones((16, 64))), Panel("", np.zeros((16, 64)))], (8, 8))
+    with Image.open(path) as image:
+        image.verify()
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        assert image.size == (1500, 810)
+        dark = np.asarray(image.convert("L")) < 128
+    assert dark[:, :750].mean() > 0.1
+    assert dark[:, 750:].mean() == 0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["grid.png"]
+
+
+def test_pictures_stand_row_by_row(tmp_path):
+    """Three pictures in rows of two: only the lower right place stays blank."""
+    path = tmp_path / "grid.png"
+    save_panels(path, [Panel("", np.ones((3, 64)), columns=2)], (8, 8))
+    dark = np.asarray(Image.open(path).convert("L")) < 128
+    rows, columns = np.flatnonzero(dark.any(axis=1)), np.flatnonzero(dark.any(axis=0))
+    grid = dark[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    middle, centre = grid.shape[0] // 2, grid.shape[1] // 2
+    shares = [
+        part[60:-60, 60:-60].mean()
+        for half in (grid[:middle], grid[middle:])
+        for part in (half[:, :centre], half[:, centre:])
+    ]
+    assert min(shares[:3]) == 1
+    assert shares[3] == 0
+
+
+@pytest.mark.parametrize("shape", [(30,), (3, 2, 5)], ids=str)
+def test_other_shapes_become_curves(tmp_path, shape):
+    path = tmp_path / "curves.png"
+    curves = np.random.default_rng(0).normal(size=(11, 30))
+    save_panels(path, [Panel("", curves)], shape)
+    with Image.open(path) as image:
+        assert (image.format, image.size) == ("PNG", (750, 810))
+    assert 0.005 < dark_share(path) < 0.5
+
+
+def test_constant_curves_are_drawn(tmp_path):
+    save_panels(tmp_path / "flat.png", [Panel("", np.full((8, 30), 7.0))], (30,))
+    assert dark_share(tmp_path / "flat.png") > 0
+
+
+def test_a_title_is_drawn(tmp_path):
+    save_panels(tmp_path / "titled.png", [Panel("samples", np.zeros((8, 64)))], (8, 8))
+    assert dark_share(tmp_path / "titled.png") > 0
+
+
+def test_a_path_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.png").mkdir()
+    for path in ("absent/x.png", "file/x.png", "folder.png"):
+        with pytest.raises(InputError, match=r"cannot write .*: give a file in a") as caught:
+            save_panels(tmp_path / path, [Panel("", np.ones((8, 64)))], (8, 8))
+        assert "\n" not in str(caught.value)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]
+
+
+def test_models_that_tell_the_mean_show_it():
+    z = jnp.array([[1.0, -2.0], [0.5, 4.0]])
+    xs = jnp.concatenate([z, 2 * z, 3 * z], axis=1)
+    shown = reconstructions(jax.random.key(0), Telling(), lambda x: sharp(x[:2]), xs)
+    np.testing.assert_allclose(shown, xs, atol=1e-4)
+    samples = sample_observations(jax.random.key(0), Telling(), 5)
+    assert samples.shape == (5, 6)
+    np.testing.assert_allclose(samples[:, 2:4], 2 * samples[:, :2], rtol=1e-6)
+    assert len(np.unique(np.asarray(samples[:, 0]))) == 5
+
+
+def test_other_models_show_a_sample():
+    """Drawn from p(x): its variance is that of W z, 1, plus that of the noise, 1."""
+    samples = np.asarray(sample_observations(jax.random.key(0), NOISY, 20_000))
+    for column in samples.T:
+        assert abs(z_score(column, 0)) < 4
+        assert abs(z_score(column**2, 2)) < 4
+
+
+def test_reconstructions_of_other_models_are_a_sample():
+    """As q(z|x) = N(x, I) here, a reconstruction is x plus two independent units of noise."""
+    xs = jnp.tile(jnp.array([3.0, -1.0]), (20_000, 1))
+
+    def unit(x):
+        return DiagonalNormal(x, jnp.ones(2))
+
+    shown = np.asarray(reconstructions(jax.random.key(0), NOISY, unit, xs)) - np.asarray(xs)
+    for column in shown.T:
+        assert abs(z_score(column, 0)) < 4
+        assert abs(z_score(column**2, 2)) < 4
+
+
+def test_a_panel_of_samples():
+    panel = sample_panel(jax.random.key(0), Telling(), 5)
+    wanted = sample_observations(jax.random.key(0), Telling(), 5)
+    assert panel.title == "samples"
+    np.testing.assert_array_equal(panel.examples, wanted)
+
+
+@pytest.mark.parametrize("number", [16, 8, 11, 3])
+def test_each_example_stands_above_its_reconstruction(number):
+    """Their places in the grid are one row apart, also where a row is not full."""
+    quiet = eqx.tree_at(lambda m: m.log_sigma, NOISY, jnp.array(-12.0))
+    xs = 10 + jnp.arange(2.0 * number).reshape(number, 2)
+    panel = reconstruction_panel(jax.random.key(0), quiet, sharp, xs)
+    for i, x in enumerate(np.asarray(xs)):
+        row, column = divmod(i, panel.columns)
+        place = 2 * row * panel.columns + column
+        np.testing.assert_allclose(panel.examples[place], x, atol=1e-2)
+        np.testing.assert_allclose(panel.examples[place + panel.columns], x, atol=1e-2)
