@@ -278,9 +278,9 @@ BAD = [
     ("keep_checkpoints", 0, "at least 1"),
     ("target_accept", 0.0, "between 0 and 1"),
     ("target_accept", 1.0, "between 0 and 1"),
-    ("precondition", -0.1, "0 or more"),
-    ("refresh", 0.0, "above 0 and at most 1"),
-    ("refresh", 1.1, "above 0 and at most 1"),
+    ("precondition", -0.1, "finite, and 0 or more"),
+    ("momentum_refresh", 0.0, "above 0 and at most 1"),
+    ("momentum_refresh", 1.1, "above 0 and at most 1"),
     ("jitter", -0.1, "at least 0 and below 1"),
     ("jitter", 1.0, "at least 0 and below 1"),
     ("ema", -0.1, "at least 0 and below 1"),
@@ -288,7 +288,9 @@ BAD = [
     ("ema", float("nan"), "at least 0 and below 1"),
     ("batch_size", 0, "1 to 320, the number of examples"),
     ("batch_size", 321, "1 to 320, the number of examples"),
-    ("learning_rate", -1.5, "positive"),
+    ("learning_rate", -1.5, "finite and positive"),
+    ("learning_rate", float("inf"), "finite and positive"),
+    ("checkpoint_minutes", float("nan"), "finite, 0 or more"),
 ]
 
 
@@ -316,6 +318,8 @@ def test_numbers_that_make_no_sense(tmp_path, name, value, rule):
         {"held_out": DATA[:0]},
         {"held_out": np.full((5, 3), np.inf)},
         {"seed": -1},
+        {"seed": 2**32},
+        {"held_out": DATA[:, :2]},
     ],
     ids=lambda a: "-".join(f"{k} {v if isinstance(v, str) else np.shape(v)}" for k, v in a.items()),
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from aisle.cli.output import table_console
 
@@ -60,10 +60,10 @@ class FetchData:
 class Data:
     """List the named data sets, or fetch one."""
 
-    action: (
+    action: OmitArgPrefixes[
         Annotated[ListData, subcommand("list", prefix_name=False)]
         | Annotated[FetchData, subcommand("fetch", prefix_name=False)]
-    )
+    ]
 
     def run(self) -> int:
         """Run the action."""

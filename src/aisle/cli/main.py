@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except TrainingError as error:
         _fail(str(error), code=1)
+    except KeyboardInterrupt:
+        _fail("interrupted", code=130)
 
 
 def _parse(arguments: list[str] | None) -> Command:

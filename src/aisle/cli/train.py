@@ -39,7 +39,7 @@ class Train:
     resume: Annotated[Path | None, arg(metavar="RUN")] = None
     """Go on with this run. Its configuration is in the run; only --epochs may be given."""
 
-    epochs: int | None = None
+    epochs: Annotated[int | None, arg(aliases=["--num-epochs"])] = None
     """Passes over the data, counted from the start of the run; by default 100."""
 
     method: OmitArgPrefixes[MethodOptions] = field(default_factory=MethodOptions)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from aisle.data import Dataset, check_values, load
+from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.experiments.options import (
     DataOptions,
@@ -24,7 +25,7 @@ from aisle.experiments.options import (
 )
 from aisle.learning import checkpoints, run_directory, weights_file
 from aisle.learning.observations import observe_all
-from aisle.learning.trainer import Fitted, fit
+from aisle.learning.trainer import Fitted, check_seed, fit
 from aisle.models.iwae_study import OneLayerModel, TwoLayerModel, TwoLayerProposal, build
 from aisle.models.networks import GaussianLayer
 
@@ -51,6 +52,7 @@ class Run(NamedTuple):
 
 def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
     """Start a new run in the folder `out`, which must not exist or be empty."""
+    config = _absolute(config)
     dataset = load(config.data, config.observations.data_dir)
     check_values(dataset.train, config.observations.binarize, dataset.source)
     check_values(dataset.test, config.observations.binarize, dataset.source)
@@ -72,6 +74,10 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
         run_directory.update_config(out, {**stored, "train": to_json(config)})
+    if checkpoints.latest(out) is not None:
+        # Its own weights take the place of those it started from, which may be gone by now.
+        started = dataclasses.replace(config.model, init_from=None)
+        config = dataclasses.replace(config, model=started)
     dataset = load(config.data, config.observations.data_dir)
     return _fit(config, dataset, out, show_progress, resume=True)
 
@@ -151,7 +157,8 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
     }
     try:
         values = dict(stored["train"])
-        return TrainConfig(**values | {n: make(**values[n]) for n, make in groups.items()})
+        parts = {name: make(**_paths(values[name])) for name, make in groups.items()}
+        return TrainConfig(**values | parts)
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{path / 'config.json'} is not that of a training run of this version ({error}): "
@@ -159,12 +166,34 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
         ) from None
 
 
+def _absolute(config: TrainConfig) -> TrainConfig:
+    """Make paths absolute: a run may be resumed from another folder than it was started from."""
+    if is_file_name(config.data):
+        config = dataclasses.replace(config, data=str(Path(config.data).expanduser().absolute()))
+    model, seen = config.model, config.observations
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(model, init_from=_absolute_path(model.init_from)),
+        observations=dataclasses.replace(seen, data_dir=_absolute_path(seen.data_dir)),
+    )
+
+
+def _absolute_path(path: Path | None) -> Path | None:
+    return None if path is None else path.expanduser().absolute()
+
+
+def _paths(values: dict[str, Any]) -> dict[str, Any]:
+    """Turn back into paths what `to_json` made strings of."""
+    are_paths = {"init_from", "data_dir"}
+    return {k: Path(v) if k in are_paths and v is not None else v for k, v in values.items()}
+
+
 def _first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
     """Build the networks, or take those of another run."""
-    if config.model.init_from is None:
-        return _build(config.model, dataset.train.mean(), config.run.seed)
-    other = open_run(Path(config.model.init_from))
     weights = _build(config.model, dataset.train.mean(), config.run.seed)
+    if config.model.init_from is None:
+        return weights
+    other = open_run(config.model.init_from)
     mine, theirs = (jax.tree.map(jnp.shape, w) for w in (weights, (other.model, other.proposal)))
     if jax.tree.structure(mine) != jax.tree.structure(theirs) or mine != theirs:
         raise InputError(
@@ -175,6 +204,7 @@ def _first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
 
 
 def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
+    check_seed(seed)
     return build(
         options.model,
         jax.random.key(seed),
@@ -188,15 +218,13 @@ def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
 def _fit(
     plan: TrainConfig, dataset: Dataset, out: Path, show_progress: bool, **options: Any
 ) -> Fitted:
-    method = dataclasses.asdict(plan.method)
-    method["refresh"] = method.pop("momentum_refresh")
     return fit(
         *_first_weights(plan, dataset),
         dataset.train,
         num_epochs=plan.num_epochs,
         held_out=dataset.test,
         binarize=plan.observations.binarize,
-        **method,
+        **dataclasses.asdict(plan.method),
         **dataclasses.asdict(plan.optimizer),
         **dataclasses.asdict(plan.run),
         out=out,

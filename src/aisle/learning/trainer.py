@@ -1,6 +1,7 @@
 """Train a model: `fit` puts together what the loop needs, and runs it."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ def fit(
     schedule: str = "linear",
     target_accept: float = 0.6,
     precondition: float = 0.0,
-    refresh: float = 1.0,
+    momentum_refresh: float = 1.0,
     jitter: float = 0.0,
     num_epochs: int = 100,
     warmup_epochs: int = 0,
@@ -93,7 +94,7 @@ def fit(
         schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate.
         target_accept: acceptance that each temperature's step size is adapted towards.
         precondition: power of the proposal's scale that preconditions HMC, 0 for none.
-        refresh: share of new noise in the momentum at each transition, 1 for all.
+        momentum_refresh: share of new noise in the momentum at each transition, 1 for all.
         jitter: relative half-width of the step size's random spread.
         num_epochs: passes over the data, counted from the very start.
         warmup_epochs: of these, the first ones that train by `vae`.
@@ -128,11 +129,13 @@ def fit(
     )
     kernel = estimators.Kernel(
         schedules.named(schedule, num_temperatures),
-        jnp.full(num_temperatures, FIRST_STEP if precondition == 0 else FIRST_SCALED_STEP),
+        jnp.full(
+            num_temperatures, FIRST_STEP if precondition == 0 else FIRST_SCALED_STEP, jnp.float32
+        ),
         num_samples,
         num_leapfrog,
         precondition,
-        refresh,
+        momentum_refresh,
         jitter,
     )
     recipe = Recipe(
@@ -171,6 +174,12 @@ def fit(
     state, history, signal_number = loop.run(state, resume)
     trained_model, trained_proposal = eqx.combine(best_params(state), recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that does not fit the random generators."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
 
 
 def as_split(data: Split | np.ndarray) -> tuple[Split, tuple[int, ...]]:
@@ -225,25 +234,28 @@ def _held_out_bound(
 
 
 def _check_arguments(given: Mapping[str, Any], num_examples: int) -> None:
-    """Refuse numbers that make no sense, each with its rule."""
+    """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
+    check_seed(given["seed"])
+    rate = given["learning_rate"]
     rules = {
-        "seed": (given["seed"] >= 0, "0 or more"),
         "num_samples": (given["num_samples"] >= 1, "at least 1"),
         "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
         "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
+        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
+        "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
+        "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
+        "jitter": (0 <= given["jitter"] < 1, "at least 0 and below 1"),
         "num_epochs": (given["num_epochs"] >= 1, "at least 1"),
         "warmup_epochs": (0 <= given["warmup_epochs"] <= given["num_epochs"], "0 to num_epochs"),
-        "validate_every": (given["validate_every"] >= 1, "at least 1"),
-        "keep_checkpoints": (given["keep_checkpoints"] >= 1, "at least 1"),
-        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
-        "precondition": (given["precondition"] >= 0, "0 or more"),
-        "refresh": (0 < given["refresh"] <= 1, "above 0 and at most 1"),
-        "jitter": (0 <= given["jitter"] < 1, "at least 0 and below 1"),
-        "ema": (0 <= given["ema"] < 1, "at least 0 and below 1"),
         "batch_size": (
             1 <= given["batch_size"] <= num_examples,
             f"1 to {num_examples}, the number of examples",
         ),
+        "learning_rate": (rate is None or 0 < rate < math.inf, "finite and positive"),
+        "ema": (0 <= given["ema"] < 1, "at least 0 and below 1"),
+        "validate_every": (given["validate_every"] >= 1, "at least 1"),
+        "checkpoint_minutes": (0 <= given["checkpoint_minutes"] < math.inf, "finite, 0 or more"),
+        "keep_checkpoints": (given["keep_checkpoints"] >= 1, "at least 1"),
     }
     for name, (is_kept, rule) in rules.items():
         if not is_kept:
