@@ -4,7 +4,7 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env demo test test-all lint format breaks clean
+.PHONY: help env demo test test-slow lint format breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,8 +24,8 @@ demo: env  ## train four methods on digits and compare them, in minutes
 test: env  ## all tests but the slow ones
 	$(PYTEST) -m 'not slow'
 
-test-all: env  ## every test
-	$(PYTEST)
+test-slow: env  ## the slow tests
+	$(PYTEST) -m slow
 
 lint: env  ## ruff and basedpyright
 	$(BIN)/ruff check .
