@@ -2,19 +2,12 @@ import json
 
 import pytest
 
-from aisle.cli import main
 from aisle.experiments import selfcheck
 from aisle.experiments.selfcheck import Check
+from commands import assert_mistake, run
 
 GOOD = Check("good", "equals", 1.0, 1.01, 0.01, 1.0)
 BAD = Check("bad", "equals", 1.0, 2.0, 0.01, 100.0)
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 @pytest.mark.parametrize(
@@ -53,12 +46,7 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
     ],
 )
 def test_a_mistake_gets_one_line_and_code_two(capsys, arguments, words):
-    code, out, err = run(capsys, *arguments)
-    assert code == 2
-    assert out == ""
-    assert err.startswith("aisle: ")
-    assert err.count("\n") == 1
-    assert words in err
+    assert_mistake(run(capsys, *arguments), words)
 
 
 def test_help_names_the_commands(capsys):

@@ -16,11 +16,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
-from aisle.cli import main
 from aisle.experiments import training
 from aisle.learning import checkpoints
+from commands import assert_mistake, call, contents, run
 
 EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
 SETTINGS = [
@@ -30,54 +29,6 @@ SETTINGS = [
     *("--checkpoint-minutes", "0"),
 ]
 PROGRAM = "from aisle.cli import main; main()"
-
-
-CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Compile quickly, and once for this process and those it starts; return their environment."""
-    values = dict(zip(CACHE, (str(tmp_path_factory.getbasetemp() / "xla"), 0), strict=True))
-    values["jax_disable_most_optimizations"] = True
-    before = {name: jax.config.values[name] for name in values}
-    set_up_jax(values)
-    # As many devices as in this process, or other sums would be formed.
-    values["jax_num_cpu_devices"] = jax.device_count()
-    yield os.environ | {name.upper(): str(value) for name, value in values.items()}
-    set_up_jax(before)
-
-
-def set_up_jax(values):
-    for name, value in values.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
-def call(*arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(map(str, arguments)))
-    return stop.value.code or 0
-
-
-def run(capsys, *arguments):
-    capsys.readouterr()
-    code = call(*arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def assert_mistake(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, "")
-    assert err.startswith("aisle: ")
-    assert err.count("\n") == 1 and err.endswith("\n")
-    for word in words:
-        assert word in err
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def num_lines(folder):
@@ -233,10 +184,7 @@ def test_ctrl_c_before_training_begins_leaves_no_traceback(capsys, tmp_path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", interrupted)
-    with pytest.raises((SystemExit, KeyboardInterrupt)) as stop:
-        main(["train", *SETTINGS, "--out", str(tmp_path / "run")])
-    assert stop.type is SystemExit, "Python prints a traceback"
-    assert stop.value.code == 130
+    assert call("train", *SETTINGS, "--out", tmp_path / "run") == 130
     assert capsys.readouterr().err.count("\n") <= 1
 
 

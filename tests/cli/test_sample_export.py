@@ -7,58 +7,15 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
 
-from aisle.cli import main
 from aisle.experiments import training
+from commands import assert_mistake, call, run
 
 SETTINGS = (
     *("--method", "vae", "-K", "1", "-T", "3", "--num-hidden", "8", "--num-latents", "2"),
     *("--epochs", "1", "--ema", "0.9"),
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Compile quickly, and once."""
-    values = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in values}
-    set_up_jax(values)
-    yield
-    set_up_jax(before)
-
-
-def set_up_jax(values):
-    for name, value in values.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
-def call(*arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(map(str, arguments)))
-    return stop.value.code or 0
-
-
-def run(capsys, *arguments):
-    capsys.readouterr()
-    code = call(*arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def assert_mistake(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, "")
-    assert err.startswith("aisle: ")
-    assert err.count("\n") == 1 and err.endswith("\n")
-    for word in words:
-        assert word in err
 
 
 def assert_identical(left, right):

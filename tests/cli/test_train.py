@@ -13,12 +13,11 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
-from aisle.cli import main
 from aisle.experiments import training
 from aisle.learning import checkpoints
 from aisle.provenance import git_commit
+from commands import assert_mistake, call, contents, run
 
 TINY = ("--num-hidden", "8", "--num-latents", "2", "--batch-size", "500")
 # Three updates an epoch; T = 3 transitions of L = 2 steps for K = 2 chains.
@@ -27,53 +26,6 @@ AIS_GRADIENTS = 500 * ((2 + 3 * 2) * 2 + 1)
 # With T and the average of AIS, so that its warm-up compiles to the same program.
 VAE = ("--method", "vae", "-K", "1", "-T", "3", *TINY, "--ema", "0.9")
 PROGRAM = "from aisle.cli import main; main()"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Compile quickly, and once for this process and those it starts; return their environment."""
-    values = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in values}
-    set_up_jax(values)
-    values["jax_num_cpu_devices"] = jax.device_count()
-    yield os.environ | {name.upper(): str(value) for name, value in values.items()}
-    set_up_jax(before)
-
-
-def set_up_jax(values):
-    for name, value in values.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
-def call(*arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(map(str, arguments)))
-    return stop.value.code or 0
-
-
-def run(capsys, *arguments):
-    capsys.readouterr()
-    code = call(*arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def assert_mistake(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, "")
-    assert err.startswith("aisle: ")
-    assert err.count("\n") == 1 and err.endswith("\n")
-    for word in words:
-        assert word in err
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def records_of(folder):
@@ -229,15 +181,9 @@ def test_weights_of_another_run_are_the_first_ones(capsys, tmp_path, board, plai
         assert np.max(np.abs(theirs - others)) > 1e-6
 
 
-def method_runs():
-    """Other tests of this file train by vae and ais, so one of the rest will do for a quick run."""
-    for model in ("one-layer", "two-layer"):
-        for method in ("vae", "iwae", "dreg", "mh-hmc", "ais"):
-            marks = () if (method, model) == ("iwae", "two-layer") else pytest.mark.slow
-            yield pytest.param(method, model, marks=marks)
-
-
-@pytest.mark.parametrize(("method", "model"), list(method_runs()))
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["one-layer", "two-layer"])
+@pytest.mark.parametrize("method", ["vae", "iwae", "dreg", "mh-hmc", "ais"])
 def test_every_method_trains_every_model(capsys, tmp_path, method, model):
     folder = tmp_path / "run"
     options = ("-K", "2", "-T", "3", "-L", "2", *TINY, "--epochs", 1, "--out", folder)

@@ -175,14 +175,8 @@ def test_the_key_and_the_observation_alone_decide_the_result(name, problem_name)
     assert np.all(np.abs(losses[3] - losses[0]) > 1e-4)
 
 
-@pytest.mark.parametrize(
-    "problem_name",
-    [
-        pytest.param("one-layer", marks=pytest.mark.slow),
-        pytest.param("two-layer", marks=pytest.mark.slow),
-        "linear-gaussian",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("problem_name", ["one-layer", "two-layer", "linear-gaussian"])
 @over_methods
 def test_compiled_over_a_batch_equals_plain_on_one_example(name, problem_name):
     keys, model, proposal, xs = contract_batch(problem_name)
