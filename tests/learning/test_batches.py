@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from aisle.data import Split
-from aisle.learning.batches import Chunk, Feeder
+from aisle.learning.batches import STREAMED_BYTES, Chunk, Feeder
 
 NUM_EXAMPLES, BATCH_SIZE, CAPACITY = 23, 4, 6
 UPDATES_PER_EPOCH = 5  # and three examples are left over
@@ -172,3 +172,11 @@ def test_closing_twice_is_harmless_and_ends_the_thread(feeder, resident_bytes):
     one.close()
     names = [thread.name for thread in threading.enumerate()]
     assert not any(name.startswith("aisle-feeder") for name in names)
+
+
+def test_chunks_of_large_examples_are_short():
+    split = Split(np.zeros((4, 1 << 20), np.float32))
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("batch",))
+    streamed = Feeder(split, 2, 0, mesh, resident_bytes=0)
+    assert streamed.largest_chunk(64) == STREAMED_BYTES // (2 * 4 << 20)
+    assert Feeder(split, 2, 0, mesh).largest_chunk(64) == 64

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from aisle.experiments.options import (
     TrainConfig,
 )
 from aisle.learning import checkpoints, run_directory, weights_file
+from aisle.learning.loop import report
 from aisle.learning.observations import observe_all
 from aisle.learning.trainer import Fitted, check_seed, fit
 from aisle.models.iwae_study import OneLayerModel, TwoLayerModel, TwoLayerProposal, build
@@ -95,7 +95,7 @@ def open_run(path: Path) -> Run:
     weights = _build(config.model, np.zeros(math.prod(shape)), config.run.seed)
     arrays, static = eqx.partition(weights, eqx.is_inexact_array)
     part = "average" if config.optimizer.ema else "params"
-    found = checkpoints.restore(path, arrays, report=_report, part=part)
+    found = checkpoints.restore(path, arrays, report=report, part=part)
     if found is None:
         raise InputError(
             f"{path} has no checkpoint yet: let it train on with `aisle train --resume {path}`"
@@ -231,7 +231,3 @@ def _fit(
         show_progress=show_progress,
         **options,
     )
-
-
-def _report(line: str) -> None:
-    sys.stderr.write(f"aisle: {line}\n")

@@ -1,5 +1,6 @@
 """The order of the examples, and their way to the devices."""
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from aisle.learning.updates import Batches
 
 # Data up to this size live on every device; larger ones are streamed, a chunk ahead.
 RESIDENT_BYTES = 1 << 30
+STREAMED_BYTES = 1 << 28
 
 
 class Chunk(NamedTuple):
@@ -46,8 +48,16 @@ class Feeder:
         if split.fits_in(resident_bytes):
             rows = split.take(np.arange(len(split)))
             self._resident = jax.device_put(rows, self._everywhere)
+        self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
         self._ahead: tuple[Chunk, Future[Batches]] | None = None
+
+    def largest_chunk(self, wanted: int) -> int:
+        """Return how many updates a chunk may have: fewer than wanted if examples are large."""
+        if self._resident is not None:
+            return wanted
+        num_bytes = self._batch_size * self._split.num_features * self._split.dtype.itemsize
+        return max(1, min(wanted, STREAMED_BYTES // num_bytes))
 
     def batches(self, chunk: Chunk, following: Chunk | None, capacity: int) -> Batches:
         """Return the batches of `chunk`, padded to `capacity`, and begin to read `following`."""
@@ -66,7 +76,7 @@ class Feeder:
 
     def _load(self, chunk: Chunk, capacity: int) -> Batches:
         epoch, first = divmod(chunk.first_update, self.updates_per_epoch)
-        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
+        order = self._order(epoch)
         start = first * self._batch_size
         indices = np.zeros((capacity, self._batch_size), np.int32)
         chosen = order[start : start + chunk.num_updates * self._batch_size]
@@ -76,6 +86,9 @@ class Feeder:
         # Padding repeats the first example, so that the shape does not depend on the chunk.
         positions = np.arange(indices.size, dtype=np.int32).reshape(indices.shape)
         return self._place(self._split.take(indices.ravel()), positions, indices)
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
 
     def _place(self, examples: np.ndarray | jax.Array, positions: np.ndarray, indices: np.ndarray):
         put: Callable = jax.device_put

@@ -93,7 +93,7 @@ class Loop:
         state = jax.device_put(state, jax.NamedSharding(self.mesh, jax.P()))
         if not resume or self.out is None:
             return state, 0
-        found = checkpoints.restore(self.out, state, report=_report)
+        found = checkpoints.restore(self.out, state, report=report)
         return (state, 0) if found is None else (found[1], found[0])
 
     def _chunks(
@@ -101,6 +101,7 @@ class Loop:
     ) -> Iterator[tuple[Chunk, TrainState, UpdateLog]]:
         """Run the updates from `first` on, in chunks of about a second."""
         update, length = first, 1
+        capacity = self.feeder.largest_chunk(CHUNK_CAPACITY)
         for phase in self.phases:
             if update >= phase.end:
                 continue
@@ -110,7 +111,7 @@ class Loop:
                 chunk = self._chunk(update, length, phase.end)
                 after = update + chunk.num_updates
                 following = self._chunk(after, length, phase.end) if after < phase.end else None
-                batches = self.feeder.batches(chunk, following, CHUNK_CAPACITY)
+                batches = self.feeder.batches(chunk, following, capacity)
                 start = time.perf_counter()
                 state, log = run(state, self.key, batches, jnp.int32(chunk.num_updates))
                 log = jax.tree.map(np.asarray, log)
@@ -118,7 +119,9 @@ class Loop:
                 yield chunk, state, log
                 update = after
                 if is_compiled:
-                    length = _next_length(length, CHUNK_SECONDS * chunk.num_updates / seconds)
+                    ideal = round(CHUNK_SECONDS * chunk.num_updates / seconds)
+                    # At most doubled: one slow chunk says little.
+                    length = min(max(1, ideal), 2 * length, capacity)
                 is_compiled = True
 
     def _chunk(self, update: int, length: int, end: int) -> Chunk:
@@ -205,14 +208,10 @@ def best_params(state: TrainState) -> Any:
     return state.params if state.average is None else state.average
 
 
-def _next_length(length: int, ideal: float) -> int:
-    """Go towards the ideal length, at most doubling: one slow chunk says little."""
-    return int(min(max(1, round(ideal)), 2 * length, CHUNK_CAPACITY))
-
-
 def _mean_bound(records: list[dict[str, Any]]) -> float:
     return float(np.mean([record["bound"] for record in records if "bound" in record]))
 
 
-def _report(line: str) -> None:
+def report(line: str) -> None:
+    """Tell the user something that is not an error."""
     sys.stderr.write(f"aisle: {line}\n")
