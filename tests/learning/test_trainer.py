@@ -32,12 +32,7 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Halve the time to compile: what is tested here holds for any program of the same maths."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 class Encoder(eqx.Module):

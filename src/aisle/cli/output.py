@@ -17,10 +17,11 @@ def table_console() -> Console:
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a result file, whole or not at all."""
-    part = path.with_name(path.name + ".part")
+    from aisle.data.files import replacing
+
     try:
-        part.write_text(json.dumps(content, indent=2) + "\n")
-        part.replace(path)
+        with replacing(path) as part:
+            part.write_text(json.dumps(content, indent=2) + "\n")
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; give a file in a writable folder"

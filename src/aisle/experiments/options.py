@@ -86,7 +86,7 @@ class OptimizerOptions:
     """Examples of an update."""
 
     optimizer: Literal["adam", "muon"] = "adam"
-    """muon orthogonalises the updates of matrices: several times fewer epochs early on."""
+    """muon orthogonalises the updates of matrices and leaves the rest to adam."""
 
     learning_rate: float | None = None
     """By default 0.001 for adam and 0.02 for muon."""

@@ -9,7 +9,7 @@ from optax import contrib
 
 from aisle.errors import InputError
 
-# The study's, and for Muon what served best on MNIST; Muon's is the rate of the matrices.
+# The IWAE study's for Adam; Muon's is the rate of the matrices.
 DEFAULT_RATES = {"adam": 1e-3, "muon": 0.02}
 
 # Vectors beside Muon's matrices learn by Adam, at this share of the matrices' rate.
