@@ -11,12 +11,10 @@ import aisle
 
 ROOT = Path(aisle.__file__).parent
 
-LEAVES = {"errors", "types", "provenance"}
+LEAVES = {"errors", "types", "provenance", "progress", "statistics"}
 MATHS = LEAVES | {"annealing", "models"}
 ALLOWED = {
-    "errors": set(),
-    "types": set(),
-    "provenance": set(),
+    **{leaf: set() for leaf in LEAVES},
     "data": LEAVES,
     "annealing": LEAVES,
     "models": LEAVES,

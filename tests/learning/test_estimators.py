@@ -11,11 +11,11 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jaxtyping import Array, Float
 
-from aisle.annealing import anneal, log_mean_exp, normalised_weights, schedules
+from aisle.annealing import Kernel, anneal, log_mean_exp, normalised_weights, schedules
 from aisle.annealing.ais import sample_start
 from aisle.errors import InputError
 from aisle.experiments import problems
-from aisle.learning.estimators import METHODS, Kernel, Losses, named
+from aisle.learning.estimators import METHODS, Losses, named
 from aisle.models import DiagonalNormal, LinearGaussian, PriorProposal, one_layer, two_layer
 from measures import z_score
 

@@ -8,10 +8,10 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from aisle.annealing import schedules
+from aisle.annealing import Kernel, schedules
 from aisle.annealing.tuning import nudge
 from aisle.learning import updates
-from aisle.learning.estimators import METHODS, Kernel
+from aisle.learning.estimators import METHODS
 from aisle.learning.updates import Batches, Recipe, TrainState, init_state, make_chunk, split_arrays
 from aisle.models import DiagonalNormal, LinearGaussian
 

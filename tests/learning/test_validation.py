@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.learning.validation import importance_bounds, make_validation, summarise
+from aisle.learning.validation import importance_bounds, make_validation
 from aisle.models import DiagonalNormal, LinearGaussian
+from aisle.statistics import summarise
 from aisle.types import Scalar
 from measures import z_score
 
@@ -88,12 +89,3 @@ def test_make_validation_summarises_the_same_bounds():
     found = make_validation(XS, 4)(jax.random.key(0), MODEL, WRONG)
     wanted = np.asarray(bounds_of(jax.random.key(0), MODEL, WRONG, XS, 4), float)
     np.testing.assert_allclose(found, summarise(wanted), rtol=1e-5)
-
-
-def test_summarise():
-    mean, error, number = summarise(np.array([1.0, 2.0, 3.0, 6.0]))
-    assert (mean, number) == (3.0, 4)
-    np.testing.assert_allclose(error, np.sqrt((4 + 1 + 0 + 9) / 3 / 4))
-    alone = summarise(np.array([-7.0]))
-    assert (alone.mean, alone.num_examples) == (-7.0, 1)
-    assert np.isnan(alone.standard_error)

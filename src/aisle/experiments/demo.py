@@ -18,7 +18,8 @@ from aisle.experiments.options import (
     TrainConfig,
 )
 from aisle.learning.run_directory import read_metrics
-from aisle.learning.validation import importance_bounds, summarise
+from aisle.learning.validation import importance_bounds
+from aisle.statistics import summarise
 
 # Samples of the importance-weighted bound that the methods are compared by: many, as the bound is
 # looser for a model whose encoder lags behind.

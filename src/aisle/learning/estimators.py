@@ -26,34 +26,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from aisle.annealing import anneal, effective_sample_size, log_mean_exp, normalised_weights
+from aisle.annealing import Kernel, effective_sample_size, log_mean_exp, normalised_weights
 from aisle.annealing.ais import Annealed, sample_start
+from aisle.annealing.kernel import gradients_per_chain, run_forward
 from aisle.errors import InputError
+from aisle.models.joint import log_joint
 from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
-
-
-class Kernel(eqx.Module):
-    """The parameters of the sampler that a method uses.
-
-    Attributes:
-        betas: T + 1 inverse temperatures; mh-hmc uses their number only.
-        step_sizes: T step sizes of HMC, adapted between updates.
-        num_samples: K.
-        num_leapfrog: L.
-        precondition: power of the proposal's scale that preconditions HMC; 0 for none.
-        refresh: share of new noise in the momentum at each transition.
-        jitter: relative half-width of the step size's random spread.
-        last_move: whether to move at beta = 1.
-    """
-
-    betas: Float[Array, " points"]
-    step_sizes: Float[Array, " temperatures"]
-    num_samples: int = eqx.field(static=True, default=1)
-    num_leapfrog: int = eqx.field(static=True, default=5)
-    precondition: float = eqx.field(static=True, default=0.0)
-    refresh: float = eqx.field(static=True, default=1.0)
-    jitter: float = eqx.field(static=True, default=0.0)
-    last_move: bool = eqx.field(static=True, default=True)
 
 
 class Losses(NamedTuple):
@@ -151,10 +129,8 @@ class Method(NamedTuple):
 
 
 def _chain_gradients(kernel: Kernel) -> int:
-    num_moves = len(kernel.step_sizes) - (not kernel.last_move)
-    chain = 1 + num_moves * kernel.num_leapfrog if num_moves else 0
     # Each chain and, for theta, its end; and the one sample of phi.
-    return kernel.num_samples * (chain + 1) + 1
+    return kernel.num_samples * (gradients_per_chain(kernel) + 1) + 1
 
 
 METHODS: dict[str, Method] = {
@@ -183,36 +159,12 @@ def _chains(
     key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
 ) -> Annealed:
     """Anneal K chains, with all gradients stopped before the first step."""
-    fixed, q = stop(model), stop(proposal(x))
-
-    def log_joint(z: Latent) -> Scalar:
-        return fixed.log_prior(z) + fixed.log_likelihood(x, z)
+    density, q = log_joint(stop(model), x), stop(proposal(x))
 
     def chain(key: PRNGKey) -> Annealed:
-        return anneal(
-            key,
-            q,
-            log_joint,
-            kernel.betas,
-            kernel.step_sizes,
-            kernel.num_leapfrog,
-            scale=_scale(q, kernel.precondition),
-            refresh=kernel.refresh,
-            jitter=kernel.jitter,
-            last_move=kernel.last_move,
-        )
+        return run_forward(key, q, density, kernel)
 
     return jax.vmap(chain)(jax.random.split(key, kernel.num_samples))
-
-
-def _scale(q: Distribution, power: float) -> Latent | None:
-    if power == 0:
-        return None
-    if not hasattr(q, "scale"):
-        raise InputError(
-            f"precondition is {power:g} but {type(q).__name__} has no `scale`: add one, or use 0"
-        )
-    return jax.tree.map(lambda s: s**power, q.scale)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _samples(key: PRNGKey, q: Distribution, num_samples: int) -> Latent:
@@ -222,7 +174,7 @@ def _samples(key: PRNGKey, q: Distribution, num_samples: int) -> Latent:
 
 
 def _log_joints(model: Model, x: Observation, z: Latent) -> Float[Array, " samples"]:
-    return jax.vmap(lambda a: model.log_prior(a) + model.log_likelihood(x, a))(z)
+    return jax.vmap(log_joint(model, x))(z)
 
 
 def _log_weights(

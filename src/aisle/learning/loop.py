@@ -17,10 +17,10 @@ from aisle.errors import TrainingError
 from aisle.learning import checkpoints
 from aisle.learning.batches import Chunk, Feeder
 from aisle.learning.interruption import listening
-from aisle.learning.progress import TrainingProgress
 from aisle.learning.run_directory import MetricsWriter, read_metrics
 from aisle.learning.updates import Recipe, TrainState, UpdateLog, make_chunk
-from aisle.learning.validation import Bound
+from aisle.progress import Progress
+from aisle.statistics import Mean
 from aisle.types import PRNGKey
 
 # Updates that one compiled call may make, and the seconds that it should take.
@@ -48,7 +48,7 @@ class Loop:
     mesh: jax.sharding.Mesh
     batch_size: int
     key: PRNGKey
-    validation: Callable[..., Bound] | None
+    validation: Callable[..., Mean] | None
     validate_every: int
     out: Path | None
     checkpoint_seconds: float
@@ -78,7 +78,7 @@ class Loop:
                 history += records
                 if writer is not None:
                     writer.write(records)
-                progress.advance(done, _mean_bound(records))
+                progress.advance(done, self._epoch(done), f"bound {_mean_bound(records):.2f}")
                 self._check_skipped(state)
                 is_last = done == self.phases[-1].end or interruption.signal_number is not None
                 if is_last or time.perf_counter() - saved_at > self.checkpoint_seconds:
@@ -198,9 +198,19 @@ class Loop:
         writer = MetricsWriter(self.out, resume_at=first, tensorboard=self.tensorboard)
         return stack.enter_context(writer)
 
-    def _progress(self, first: int) -> TrainingProgress:
-        end, per_epoch = self.phases[-1].end, self.feeder.updates_per_epoch
-        return TrainingProgress(end, per_epoch, self.batch_size, first, self.show_progress)
+    def _progress(self, first: int) -> Progress:
+        return Progress(
+            self.phases[-1].end,
+            self._epoch(first),
+            "examples",
+            units_per_step=self.batch_size,
+            first=first,
+            is_shown=self.show_progress,
+        )
+
+    def _epoch(self, update: int) -> str:
+        per_epoch = self.feeder.updates_per_epoch
+        return f"epoch {update / per_epoch:.1f}/{self.phases[-1].end / per_epoch:.0f}"
 
 
 def best_params(state: TrainState) -> Any:

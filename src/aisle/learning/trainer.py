@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.annealing import schedules
+from aisle.annealing import Kernel, schedules
 from aisle.data import Split, check_values
 from aisle.errors import InputError
 from aisle.learning import estimators, optimizers, run_directory
@@ -19,7 +19,8 @@ from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params
 from aisle.learning.observations import observe_all
 from aisle.learning.updates import Recipe, TrainState, init_state, split_arrays
-from aisle.learning.validation import Bound, make_validation
+from aisle.learning.validation import make_validation
+from aisle.statistics import Mean
 from aisle.types import Model, Proposal
 
 # Step sizes of HMC: the paper's first and largest one, and those in units of the proposal's scale.
@@ -127,7 +128,7 @@ def fit(
         num_epochs=num_epochs,
         updates_per_epoch=updates_per_epoch,
     )
-    kernel = estimators.Kernel(
+    kernel = Kernel(
         schedules.named(schedule, num_temperatures),
         jnp.full(
             num_temperatures, FIRST_STEP if precondition == 0 else FIRST_SCALED_STEP, jnp.float32
@@ -220,7 +221,7 @@ def _phases(
 
 def _held_out_bound(
     held_out: Split | np.ndarray, binarize: str, shape: tuple[int, ...]
-) -> Callable[..., Bound]:
+) -> Callable[..., Mean]:
     split, own_shape = as_split(held_out)
     if own_shape != shape:
         raise InputError(

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from aisle.annealing import Kernel
 from aisle.annealing.tuning import nudge
-from aisle.learning.estimators import Kernel, Losses, Method, Metrics
+from aisle.learning.estimators import Losses, Method, Metrics
 from aisle.learning.observations import observe
 from aisle.types import Model, PRNGKey, Proposal, Scalar
 

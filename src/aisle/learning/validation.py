@@ -1,7 +1,6 @@
 """The importance-weighted bound on held-out data: cheap, and comparable between methods."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,15 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from aisle.annealing import log_mean_exp
+from aisle.annealing.importance import importance_log_weights
+from aisle.models.joint import log_joint
+from aisle.statistics import Mean, summarise
 from aisle.types import Model, PRNGKey, Proposal, Scalar
-
-
-class Bound(NamedTuple):
-    """A mean over examples with its standard error."""
-
-    mean: float
-    standard_error: float
-    num_examples: int
 
 
 def importance_bounds(
@@ -37,14 +31,16 @@ def importance_bounds(
 
     def one(item: tuple[Array, Array]) -> Scalar:
         index, x = item
-        q = proposal(x)
-
-        def log_weight(key: PRNGKey) -> Scalar:
-            z = q.sample(key)
-            return model.log_prior(z) + model.log_likelihood(x, z) - q.log_prob(z)
-
-        keys = jax.random.split(jax.random.fold_in(key, index), num_samples)
-        return log_mean_exp(jax.lax.map(log_weight, keys, batch_size=samples_per_tile))
+        key_example = jax.random.fold_in(key, index)
+        return log_mean_exp(
+            importance_log_weights(
+                key_example,
+                proposal(x),
+                log_joint(model, x),
+                num_samples,
+                samples_per_tile=samples_per_tile,
+            )
+        )
 
     tile = max(1, samples_per_tile // num_samples)
     return jax.lax.map(one, (jnp.arange(len(xs)), xs), batch_size=tile)
@@ -52,7 +48,7 @@ def importance_bounds(
 
 def make_validation(
     xs: Float[Array, "examples ..."], num_samples: int
-) -> Callable[[PRNGKey, Model, Proposal], Bound]:
+) -> Callable[[PRNGKey, Model, Proposal], Mean]:
     """Compile a function that bounds log p of the held-out `xs`."""
 
     @eqx.filter_jit
@@ -60,9 +56,3 @@ def make_validation(
         return importance_bounds(key, model, proposal, xs, num_samples)
 
     return lambda *arguments: summarise(np.asarray(bounds(*arguments), float))
-
-
-def summarise(bounds: np.ndarray) -> Bound:
-    """Return the mean over examples and its standard error."""
-    error = bounds.std(ddof=1) / np.sqrt(len(bounds)) if len(bounds) > 1 else float("nan")
-    return Bound(float(bounds.mean()), float(error), len(bounds))
