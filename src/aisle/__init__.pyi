@@ -8,6 +8,11 @@ from .annealing import (
     normalised_weights as normalised_weights,
 )
 from .errors import InputError as InputError, TrainingError as TrainingError
+from .evaluation import (
+    LogLikelihood as LogLikelihood,
+    log_likelihood as log_likelihood,
+    sample_posterior as sample_posterior,
+)
 from .learning import Fitted as Fitted, fit as fit
 from .models import (
     DiagonalNormal as DiagonalNormal,

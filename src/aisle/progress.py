@@ -65,7 +65,8 @@ class Progress:
         is_due = now - self._last_line > _PLAIN_INTERVAL or done >= self._total
         if self._is_shown and self._bar.disable and is_due:
             self._last_line = now
-            left = f"{(self._total - done) / rate:.0f} s left" if rate else ""
+            is_known = rate and done < self._total
+            left = f"{(self._total - done) / rate:.0f} s left" if is_known else ""
             self.say("  ".join(filter(None, (text, after, left))))
 
     def say(self, line: str) -> None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from aisle.types import PRNGKey
+from aisle.types import PRNGKey, Scalar
 
 StepSizes = Float[Array, " temperatures"]
 
@@ -39,7 +39,7 @@ def pilot(
     acceptance: Callable[[PRNGKey, StepSizes], Float[Array, " temperatures"]],
     step_sizes: StepSizes,
     *,
-    target: float = 0.65,
+    target: float | Scalar = 0.65,
     num_rounds: int = 30,
     smallest: float = 1e-4,
     largest: float = 10.0,

@@ -10,6 +10,7 @@ from tyro.extras import subcommand_cli_from_dict
 
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
+from aisle.cli.evaluate import Evaluate
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.train import Train
@@ -33,6 +34,7 @@ class Command(Protocol):
 COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "train": Train,
+    "evaluate": Evaluate,
     "sample": Sample,
     "export": Export,
     "data": Data,
@@ -49,8 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except TrainingError as error:
         _fail(str(error), code=1)
-    except KeyboardInterrupt:
-        _fail("interrupted", code=130)
+    except KeyboardInterrupt as error:
+        _fail(": ".join(["interrupted", *map(str, error.args)]), code=130)
 
 
 def _parse(arguments: list[str] | None) -> Command:

@@ -132,3 +132,72 @@ class TrainConfig:
     observations: DataOptions = field(default_factory=DataOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     run: RunOptions = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
+class SamplerOptions:
+    """The annealing runs. The defaults suit an encoder of its own; without one, raise T."""
+
+    num_chains: Annotated[int, arg(name="chains", aliases=["-C", "--num-chains"])] = 16
+    """C: chains of each example."""
+
+    num_temperatures: Annotated[
+        int, arg(name="temperatures", aliases=["-T", "--num-temperatures"])
+    ] = 500
+    """T: inverse temperatures between q and the posterior; with --tolerance, to begin with."""
+
+    num_leapfrog: Annotated[int, arg(name="leapfrog", aliases=["-L", "--num-leapfrog"])] = 4
+    """L: leapfrog steps of a transition."""
+
+    schedule: Literal["sigmoid", "linear"] = "sigmoid"
+    """Spacing of the inverse temperatures: dense at both ends, or even."""
+
+    precondition: float | None = None
+    """Power of the encoder's scale that preconditions HMC; by default 1, and 0 from the prior."""
+
+    momentum_refresh: float = 1.0
+    """Share of new noise in the momentum at each transition; 1 forgets the old momentum."""
+
+    target_accept: float = 0.65
+    """Acceptance that the step sizes are tuned to on the pilot, then frozen."""
+
+    bdmc_examples: int = 100
+    """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
+
+    tolerance: Annotated[float | None, arg(metavar="NATS")] = None
+    """Double T until the gap of bidirectional Monte Carlo and the change are below this."""
+
+    max_seconds: float | None = None
+    """Begin no new work after this time, and report what was reached."""
+
+    importance_samples: int = 0
+    """Also give the K-sample importance-weighted bound, the ELBO, their difference to annealing
+    and the active units; 0 for not."""
+
+    seed: int = 0
+    """Seed of all draws."""
+
+    memory_mb: int = 512
+    """Megabytes that the temporary arrays of a tile may take on a device."""
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What to evaluate, and how."""
+
+    split: Literal["test", "train"] = "test"
+    """Which examples; step sizes are tuned on the other ones."""
+
+    num_examples: int = 1000
+    """How many, spread evenly over the split."""
+
+    start: Literal["encoder", "prior"] = "encoder"
+    """Where the chains start."""
+
+    data: Annotated[str | None, arg(metavar="DATA")] = None
+    """Other data than the run's: a named set, an .npy or .npz file, of the same shape."""
+
+    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the named data sets, if it has moved since training."""
+
+    sampler: SamplerOptions = field(default_factory=SamplerOptions)

@@ -1,0 +1,136 @@
+"""`aisle evaluate`."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from aisle.cli.devices import use_all_cores
+from aisle.cli.output import check_writable, table_console, write_json
+from aisle.cli.sample import RunPath
+from aisle.experiments.options import EvaluateConfig
+
+if TYPE_CHECKING:
+    from aisle.evaluation import LogLikelihood, Round
+    from aisle.statistics import Mean
+
+
+@dataclass
+class Evaluate:
+    """Estimate the log-likelihood of a trained model, with a certificate.
+
+    For example: aisle evaluate runs/mnist --tolerance 0.1 --json mnist.json
+
+    Chains are annealed from the encoder to the posterior, with step sizes that were tuned on other
+    examples and frozen. Their mean weight is a stochastic lower bound of log p(x). Bidirectional
+    Monte Carlo bounds log p(x) from both sides on examples of the model's own: the gap says how far
+    off the estimate can be. An evaluation that was killed goes on with the same command.
+    """
+
+    run_path: Positional[RunPath]
+    """Folder of a training run."""
+
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the results; by default in the run's folder evaluations, named by the settings."""
+
+    json: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Also write the result as JSON to this file."""
+
+    config: OmitArgPrefixes[EvaluateConfig] = field(default_factory=EvaluateConfig)
+
+    def run(self) -> int:
+        """Evaluate, print the table and say where the figures are."""
+        if self.json is not None:
+            check_writable(self.json)
+        use_all_cores()
+        from aisle.evaluation.results import as_json
+        from aisle.experiments.evaluating import evaluate
+
+        console = table_console()
+        try:
+            result, folder = evaluate(
+                self.run_path,
+                self.config,
+                out=self.out,
+                report=lambda round_: console.print(_line(round_), highlight=False),
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on where it was") from None
+        if self.json is not None:
+            write_json(self.json, as_json(result))
+        console.print(_table(result, f"{self.run_path}, {self.config.split} examples"))
+        for line in _warnings(result):
+            console.print(line, soft_wrap=True)
+        for name in ("result.json", "examples.npz", "examples.csv"):
+            console.print(str(folder / name), soft_wrap=True, highlight=False)
+        return 0
+
+
+def _line(round_: "Round") -> str:
+    words = [f"T={round_.num_temperatures}", f"log p(x) ≥ {_show(round_.estimate)}"]
+    if round_.bdmc is not None:
+        words.append(f"gap {_show(round_.bdmc.gap, 3)}")
+    if round_.change is not None:
+        words.append(f"change {round_.change:+.3f}")
+    return "   ".join([*words, f"{round_.seconds:.0f} s"])
+
+
+def _table(result: "LogLikelihood", title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="left")
+    for row in _rows(result):
+        table.add_row(*row)
+    return table
+
+
+def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
+    number = result.estimate.num_examples
+    rows = [("log p(x), stochastic lower bound", f"{_show(result.estimate)} nats, {number:,} ex.")]
+    bdmc, importance = result.bdmc, result.importance
+    if bdmc is not None:
+        rows += [
+            ("on simulated examples: lower bound", _show(bdmc.lower)),
+            ("                       upper bound", _show(bdmc.upper)),
+            ("                       gap", f"{_show(bdmc.gap, 3)}, worst {bdmc.worst_gap:.3f}"),
+        ]
+    if importance is not None:
+        rows += [
+            (f"importance-weighted bound, K={importance.num_samples}", _show(importance.bound)),
+            ("annealing above it by", _show(importance.ais_difference, 3)),
+            ("evidence lower bound", _show(importance.elbo)),
+            ("active units", f"{importance.active_units} of {importance.num_latents}"),
+        ]
+    size, accepted = result.effective_sample_size, result.acceptance
+    return [
+        *rows,
+        ("chains, temperatures, leapfrog steps", _size(result)),
+        ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
+        ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
+        ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
+        ("decoder gradients", f"{result.decoder_gradients:,}"),
+        ("seconds", f"{result.seconds:.0f}"),
+    ]
+
+
+def _warnings(result: "LogLikelihood") -> list[str]:
+    """Say what a reader of the table must know."""
+    lines = []
+    if not result.is_complete:
+        lines.append("The time was up before all examples were done; the same command goes on.")
+    if result.is_tolerance_reached is False:
+        lines.append("The tolerance was not reached in the time given: see the gap above.")
+    number = sum(value == float("-inf") or value != value for value in result.log_p)
+    if number:
+        lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
+    return lines
+
+
+def _size(result: "LogLikelihood") -> str:
+    return f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}"
+
+
+def _show(mean: "Mean", digits: int = 2) -> str:
+    return f"{mean.mean:.{digits}f} ± {mean.standard_error:.{digits}f}"

@@ -1,0 +1,239 @@
+"""The distributions that importance sampling and annealing define without a density.
+
+With K samples z_1..z_K of q and their weights w_k = p(x, z_k) / q(z_k), or with the ends and the
+weights of K annealed chains,
+
+    return z_j with j ~ Categorical(w_1 / sum_k w_k, ..., w_K / sum_k w_k)
+
+draws from q_IS(z|x) or q_AIS(z|x) (Ding & Freedman, 2020, Algorithm 2). Both tend to p(z|x) as K
+grows; for K = 1, q_IS is q, and q_AIS is where one chain ends.
+
+Weights that are all zero leave nothing to choose by, and one that is NaN or infinite says that
+something is broken. Such a draw is NaN in every component: it must not pass for a sample.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
+
+from aisle.annealing import Kernel, schedules, tuning
+from aisle.annealing.importance import importance_log_weights
+from aisle.annealing.kernel import run_forward
+from aisle.annealing.tuning import StepSizes
+from aisle.errors import InputError
+from aisle.models.joint import log_joint
+from aisle.types import (
+    Distribution,
+    Latent,
+    LogDensity,
+    Model,
+    Observation,
+    PRNGKey,
+    Proposal,
+    Scalar,
+)
+
+# Samples of q, and chains, that are alive at once.
+_SAMPLES_PER_TILE = 4096
+_CHAINS_PER_TILE = 1024
+
+# Where the pilot starts, and the chains of each of its 30 rounds.
+_FIRST_STEP = 0.1
+_PILOT_CHAINS = 50
+
+
+def sample_posterior(
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    *,
+    method: str = "ais",
+    num_samples: int = 5,
+    num_draws: int = 1,
+    num_temperatures: int = 11,
+    num_leapfrog: int = 5,
+    schedule: str = "linear",
+    step_sizes: ArrayLike | None = None,
+    precondition: float = 0.0,
+    seed: int = 0,
+) -> Latent:
+    """Draw latents from q_IS or q_AIS, which approximate p(z|x), for one observation.
+
+    The draws are independent, each of K samples or chains of its own. One whose weights are all
+    zero, or not finite, is NaN.
+
+    Args:
+        model: log_prior and log_likelihood; see `aisle.types.Model`.
+        proposal: an encoder, from x to a distribution q(z|x).
+        x: one observation, without a batch axis.
+        method: is or ais.
+        num_samples: K, samples of q or chains that a draw is chosen from.
+        num_draws: how many latents to draw.
+        num_temperatures: T, transitions of a chain (ais).
+        num_leapfrog: L, leapfrog steps of a transition (ais).
+        schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate (ais).
+        step_sizes: T of them, for HMC; None tunes them on 1,500 pilot chains, which have another
+            key, and freezes them before the draws (ais).
+        precondition: power of the proposal's scale that preconditions HMC; 0 for none (ais).
+        seed: of all draws.
+
+    Returns:
+        A latent with a leading axis of `num_draws`, in each of its arrays.
+    """
+    _check_arguments(dict(locals()))
+    _check_finite(x)
+    x = jax.tree.map(jnp.asarray, x)
+    key_pilot, key_draws = jax.random.split(jax.random.key(seed))
+    kernel = Kernel(
+        schedules.named(schedule, num_temperatures),
+        _first_step_sizes(step_sizes, num_temperatures),
+        num_samples,
+        num_leapfrog,
+        precondition,
+    )
+    if method == "ais" and step_sizes is None:
+        kernel = _tune(key_pilot, model, proposal, x, kernel)
+    return _draw(key_draws, model, proposal, x, kernel, method, num_draws)
+
+
+def draw_is(key: PRNGKey, q: Distribution, log_joint: LogDensity, num_samples: int) -> Latent:
+    """Draw one latent from q_IS."""
+    key_samples, key_choice = jax.random.split(key)
+    log_weights = importance_log_weights(
+        key_samples, q, log_joint, num_samples, samples_per_tile=_SAMPLES_PER_TILE
+    )
+    index, is_defined = _choose(key_choice, log_weights)
+    # The sample is drawn again from its key, so that K of them need not be kept. These must be the
+    # keys of aisle/annealing/importance.py: with others, every draw would be one of q.
+    z = q.sample(jax.random.split(key_samples, num_samples)[index])
+    return jax.tree.map(lambda a: jnp.where(is_defined, a, jnp.nan), z)
+
+
+def draw_ais(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kernel) -> Latent:
+    """Draw one latent from q_AIS, of `kernel.num_samples` chains."""
+    key_chains, key_choice = jax.random.split(key)
+
+    def chain(key: PRNGKey) -> tuple[Latent, Scalar]:
+        run = run_forward(key, q, log_joint, kernel)
+        return run.z, run.log_weight
+
+    keys = jax.random.split(key_chains, kernel.num_samples)
+    ends, log_weights = jax.lax.map(chain, keys, batch_size=min(len(keys), _CHAINS_PER_TILE))
+    index, is_defined = _choose(key_choice, log_weights)
+    return jax.tree.map(lambda a: jnp.where(is_defined, a[index], jnp.nan), ends)
+
+
+def draw_many(
+    key: PRNGKey,
+    q: Distribution,
+    log_joint: LogDensity,
+    kernel: Kernel,
+    *,
+    method: str,
+    num_draws: int,
+) -> Latent:
+    """Draw independently, along a leading axis; memory stays that of a tile.
+
+    A draw depends on the key and on its own place only.
+    """
+    alive = _SAMPLES_PER_TILE if method == "is" else _CHAINS_PER_TILE
+    num_tiles = math.ceil(num_draws / max(1, alive // kernel.num_samples))
+    tile = math.ceil(num_draws / num_tiles)
+    # Rounded up to whole tiles, as a last one of another size would be compiled for itself.
+    keys = jax.random.split(key, num_tiles * tile)
+    draw = _METHODS[method]
+    draws = jax.lax.map(lambda k: draw(k, q, log_joint, kernel), keys, batch_size=tile)
+    return jax.tree.map(lambda a: a[:num_draws], draws)
+
+
+def tune(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kernel) -> Kernel:
+    """Return the kernel with step sizes from pilot chains, for draws with another key."""
+
+    def acceptance(key: PRNGKey, step_sizes: StepSizes) -> StepSizes:
+        trial = dataclasses.replace(kernel, step_sizes=step_sizes)
+        keys = jax.random.split(key, _PILOT_CHAINS)
+        runs = jax.vmap(lambda k: run_forward(k, q, log_joint, trial).info.acceptance)(keys)
+        return jnp.mean(runs, axis=0)
+
+    tuned = tuning.pilot(key, acceptance, kernel.step_sizes)
+    return dataclasses.replace(kernel, step_sizes=tuned)
+
+
+_METHODS: dict[str, Callable[[PRNGKey, Distribution, LogDensity, Kernel], Latent]] = {
+    "is": lambda key, q, log_joint, kernel: draw_is(key, q, log_joint, kernel.num_samples),
+    "ais": draw_ais,
+}
+
+
+@eqx.filter_jit
+def _draw(
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    kernel: Kernel,
+    method: str,
+    num_draws: int,
+) -> Latent:
+    q, density = proposal(x), log_joint(model, x)
+    return draw_many(key, q, density, kernel, method=method, num_draws=num_draws)
+
+
+@eqx.filter_jit
+def _tune(key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel) -> Kernel:
+    return tune(key, proposal(x), log_joint(model, x), kernel)
+
+
+def _choose(
+    key: PRNGKey, log_weights: Float[Array, " samples"]
+) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """Choose one by its normalised weight, and say whether the weights allow a choice."""
+    return jax.random.categorical(key, log_weights), jnp.isfinite(jnp.max(log_weights))
+
+
+def _first_step_sizes(step_sizes: ArrayLike | None, num_temperatures: int) -> StepSizes:
+    """Return the step sizes given, checked, or those that the pilot starts from."""
+    if step_sizes is None:
+        return jnp.full(num_temperatures, _FIRST_STEP)
+    values = np.asarray(step_sizes, np.float32)
+    if values.shape != (num_temperatures,):
+        raise InputError(
+            f"step_sizes has the shape {values.shape} and num_temperatures is {num_temperatures}: "
+            "give one step size for each temperature, or None to tune them"
+        )
+    if not np.all((values > 0) & np.isfinite(values)):
+        wrong = values[~((values > 0) & np.isfinite(values))][0]
+        raise InputError(f"step_sizes has the value {wrong:g}: each must be finite and positive")
+    return jnp.asarray(values)
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse arguments that make no sense, each with its rule; comparisons with NaN fail too."""
+    if given["method"] not in _METHODS:
+        raise InputError(f"method is {given['method']!r}: choose from {', '.join(_METHODS)}")
+    rules = {
+        "num_samples": (given["num_samples"] >= 1, "at least 1"),
+        "num_draws": (given["num_draws"] >= 1, "at least 1"),
+        "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
+        "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
+        "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
+        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
+    }
+    for name, (is_kept, rule) in rules.items():
+        if not is_kept:
+            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+
+
+def _check_finite(x: Observation) -> None:
+    for leaf in map(np.asarray, jax.tree.leaves(x)):
+        if np.issubdtype(leaf.dtype, np.inexact) and not np.isfinite(leaf).all():
+            wrong = leaf[~np.isfinite(leaf)][0]
+            raise InputError(f"x has the value {wrong}: every value must be a finite number")

@@ -1,0 +1,458 @@
+"""log p(x) by annealed importance sampling, with bidirectional Monte Carlo as its certificate."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from aisle.annealing import Kernel, effective_sample_size, log_mean_exp, schedules
+from aisle.annealing.kernel import gradients_per_chain
+from aisle.data.files import replacing
+from aisle.errors import InputError
+from aisle.evaluation import parts, pilot, runs
+from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
+from aisle.evaluation.work import Job, Limits, Outcome, preferred_examples, walk
+from aisle.models.distributions import PriorProposal
+from aisle.statistics import summarise
+from aisle.types import Model, PRNGKey, Proposal
+
+# A latent is in use if its mean under q varies by more than this over the examples.
+_ACTIVE = 0.01
+
+# What a later call may change and still go on with the same tiles.
+_MAY_CHANGE = ("bdmc_examples", "tolerance", "max_seconds", "importance_samples")
+
+# What the keys of a round are for.
+_PILOT, _FORWARD, _BDMC, _IMPORTANCE = range(4)
+
+
+def log_likelihood(
+    model: Model,
+    proposal: Proposal | None,
+    x: PyTree,
+    *,
+    num_chains: int = 16,
+    num_temperatures: int = 500,
+    num_leapfrog: int = 4,
+    schedule: str = "sigmoid",
+    precondition: float | None = None,
+    momentum_refresh: float = 1.0,
+    target_accept: float = 0.65,
+    bdmc_examples: int = 100,
+    tolerance: float | None = None,
+    max_seconds: float | None = None,
+    importance_samples: int = 0,
+    pilot_x: PyTree | None = None,
+    indices: np.ndarray | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    memory_mb: int = 512,
+    show_progress: bool = True,
+    report: Callable[[Round], None] | None = None,
+) -> LogLikelihood:
+    """Estimate log p(x) of each example, and say how far off the estimate can be.
+
+    Step sizes are tuned on a pilot and frozen; the reported runs have other keys. The estimate is
+    a stochastic lower bound: its exponential is unbiased, so on average it is too low. How much too
+    low it is on examples of the model's own, bidirectional Monte Carlo tells.
+
+    Args:
+        model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.types.Model`.
+        proposal: an encoder, from x to a distribution q(z|x) where chains start; None for the
+            prior, which needs no encoder.
+        x: observations along the first axis, an array or a pytree of arrays.
+        num_chains: C, chains of an example.
+        num_temperatures: T, from 2; with a tolerance, of the first round.
+        num_leapfrog: L, leapfrog steps of a transition.
+        schedule: of the inverse temperatures: sigmoid, linear or geometric.
+        precondition: power of the proposal's scale that preconditions HMC; None for 1 where the
+            proposal has a scale and 0 where it has none.
+        momentum_refresh: share of new noise in the momentum at each transition.
+        target_accept: acceptance that the pilot tunes each temperature's step size to.
+        bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
+        tolerance: double T, from num_temperatures on, until the mean gap of bidirectional Monte
+            Carlo and the change of the mean are below this, in nats.
+        max_seconds: time after which no new work is begun.
+        importance_samples: K of an importance-weighted bound to compare with, 0 for none.
+        pilot_x: other examples to tune on; by default simulated ones.
+        indices: number of each example, from which its draws derive; by default its place in `x`.
+        seed: of all draws.
+        out: folder for the results. Tiles are kept there, and an evaluation that was killed goes
+            on where it was, with the same figures in the end.
+        memory_mb: megabytes that the temporary arrays of a tile may take on a device.
+        show_progress: whether to show a progress bar on standard error.
+        report: called with each round when it is complete.
+    """
+    given = dict(locals())
+    _check_arguments(given)
+    numbers = check_observations(x, indices)
+    if pilot_x is not None:
+        check_observations(pilot_x, None)
+    proposal = PriorProposal(model) if proposal is None else proposal
+    has_scale = _has_scale(proposal, x)
+    power = (1.0 if has_scale else 0.0) if precondition is None else float(precondition)
+    if power and not has_scale:
+        raise InputError(
+            f"precondition is {power:g} but the proposal's distribution has no `scale`: use 0"
+        )
+    settings = _settings(given | {"precondition": power, "indices": numbers, "proposal": proposal})
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        claim(folder, {k: v for k, v in settings.items() if k not in _MAY_CHANGE})
+    plan = _Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
+    result = _rounds(plan, report)
+    if importance_samples:
+        result = result._replace(importance=_importance(plan, result))
+    if folder is not None:
+        save(result, folder)
+    return result
+
+
+def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
+    """Refuse observations that cannot be evaluated; return their numbers."""
+    shapes = [np.shape(a) for a in jax.tree.leaves(x)]
+    if not shapes or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
+        raise InputError(
+            f"the observations have the shapes {shapes}: give arrays with examples along the "
+            "first axis, as many in each"
+        )
+    if not shapes[0][0]:
+        raise InputError("there are no observations: give at least 1 example")
+    for leaf in jax.tree.leaves(x):
+        values = np.asarray(leaf)
+        if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
+            row = int(np.argwhere(~np.isfinite(values))[0][0])
+            raise InputError(
+                f"example {row} has a value that is not finite: every value must be a finite "
+                "number; remove or repair such examples"
+            )
+    numbers = np.arange(shapes[0][0]) if indices is None else np.asarray(indices)
+    if numbers.shape != shapes[0][:1] or len(np.unique(numbers)) != len(numbers):
+        raise InputError(
+            f"{len(np.unique(numbers))} different indices for {shapes[0][0]} examples: give each "
+            "example a number of its own"
+        )
+    return numbers
+
+
+def claim(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Make a folder that of an evaluation, or see that it is the one of the same settings."""
+    file = folder / "settings.json"
+    content = json.dumps(settings, indent=1) + "\n"
+    try:
+        if file.exists():
+            _compare(folder, json.loads(file.read_text()), json.loads(content))
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder} holds other files: choose another --out")
+        with replacing(file) as part:
+            part.write_text(content)
+    except OSError as error:
+        raise InputError(
+            f"cannot write into {folder} ({error.strerror}): choose another --out"
+        ) from None
+    except ValueError:
+        raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
+
+
+def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    names = sorted(n for n in wanted.keys() | stored.keys() if stored.get(n) != wanted.get(n))
+    if names:
+        raise InputError(
+            f"{folder} is an evaluation with other {', '.join(names)}: choose another --out"
+        )
+
+
+class _Plan(NamedTuple):
+    """What all rounds share."""
+
+    model: Model
+    proposal: Proposal
+    x: PyTree
+    pilot_x: PyTree | None
+    indices: np.ndarray
+    settings: dict[str, Any]
+    folder: Path | None
+    memory_mb: int
+    show_progress: bool
+
+    def key(self, round_: int, purpose: int) -> PRNGKey:
+        """Return a key for one purpose in one round: no two share a draw."""
+        root = jax.random.key(self.settings["seed"])
+        return jax.random.fold_in(jax.random.fold_in(root, round_), purpose)
+
+    def path(self, *names: str) -> Path | None:
+        """Return a path in the folder of results, if there is one."""
+        return None if self.folder is None else self.folder.joinpath(*names)
+
+    def limits(self, deadline: float | None = None) -> Limits:
+        """Return the limits of a walk."""
+        return Limits(self.memory_mb * 2**20, deadline, self.show_progress)
+
+
+class _Complete(NamedTuple):
+    """A round with the figures of its examples."""
+
+    round_: Round
+    kernel: Kernel
+    forward: Outcome
+
+
+def _rounds(plan: _Plan, report: Callable[[Round], None] | None) -> LogLikelihood:
+    """Double T until the tolerance is reached or the time is up; without one, do one round."""
+    settings = plan.settings
+    tolerance, budget = settings["tolerance"], settings["max_seconds"]
+    deadline = None if budget is None else time.perf_counter() + budget
+    done: list[_Complete] = []
+    is_reached = None if tolerance is None else False
+    while True:
+        number = len(done)
+        # The first round is reported however far it comes; a later one only if it is complete.
+        found = _round(plan, number, done[-1].round_ if done else None, deadline)
+        is_whole = found.forward.num_done == len(plan.indices)
+        if number and not is_whole:
+            break
+        done.append(found)
+        if report is not None:
+            report(found.round_)
+        if tolerance is None or not is_whole:
+            break
+        if _is_close(found.round_, tolerance):
+            is_reached = True
+            break
+        # The next round takes about twice as long.
+        if deadline and time.perf_counter() + 2 * found.round_.seconds > deadline:
+            break
+    return _result(plan, done, is_reached)
+
+
+def _is_close(round_: Round, tolerance: float) -> bool:
+    assert round_.bdmc is not None
+    if round_.change is None:
+        return False
+    return round_.bdmc.gap.mean < tolerance and abs(round_.change) < tolerance
+
+
+def _round(plan: _Plan, number: int, before: Round | None, deadline: float | None) -> _Complete:
+    """Tune, certify, estimate: all with draws of this round's own."""
+    settings = plan.settings
+    num_temperatures = settings["num_temperatures"] * 2**number
+    kernel, pilot_seconds = _tuned_kernel(plan, number, num_temperatures)
+    context, name = (plan.model, plan.proposal, kernel), f"T={num_temperatures}"
+    cost = settings["num_chains"] * gradients_per_chain(kernel)
+    preferred = preferred_examples(settings["num_chains"], gradients_per_chain(kernel))
+    gradients = pilot.num_gradients(kernel, settings["schedule"], pilot.NUM_EXAMPLES)
+    seconds, bdmc = pilot_seconds, None
+    if settings["bdmc_examples"]:
+        simulated = np.arange(settings["bdmc_examples"])
+        key = plan.key(number, _BDMC)
+        job = Job(
+            f"{name}, bidirectional",
+            runs.both_ways,
+            context,
+            key,
+            None,
+            simulated,
+            2 * cost,
+            preferred,
+        )
+        outcome = walk(job, plan.limits(), plan.path(f"round{number}", "bidirectional"))
+        bdmc = _bidirectional(outcome)
+        seconds += outcome.seconds
+        gradients += 2 * cost * len(simulated)
+    key = plan.key(number, _FORWARD)
+    job = Job(
+        f"{name}, log p(x)", runs.forward, context, key, plan.x, plan.indices, cost, preferred
+    )
+    forward = walk(job, plan.limits(deadline), plan.path(f"round{number}", "forward"))
+    estimate = summarise(_log_means(forward.figures["log_weight"]))
+    round_ = Round(
+        num_temperatures,
+        estimate,
+        bdmc,
+        None if before is None else estimate.mean - before.estimate.mean,
+        gradients + cost * forward.num_done,
+        seconds + forward.seconds,
+    )
+    return _Complete(round_, kernel, forward)
+
+
+def _tuned_kernel(plan: _Plan, number: int, num_temperatures: int) -> tuple[Kernel, float]:
+    """Tune the step sizes of a round, or read those that it was begun with."""
+    settings = plan.settings
+    betas = schedules.named(settings["schedule"], num_temperatures)
+    # A move at beta = 1 would not change the weight.
+    kernel = Kernel(
+        betas,
+        jnp.ones(num_temperatures),
+        settings["num_chains"],
+        settings["num_leapfrog"],
+        settings["precondition"],
+        settings["momentum_refresh"],
+        last_move=False,
+    )
+    file = plan.path(f"round{number}", "step_sizes.npz")
+    stored = None if file is None else parts.load_arrays(file)
+    if stored is None:
+        stored = _tune(plan, number, kernel)
+        if file is not None:
+            parts.save_arrays(file, stored)
+    sizes = jnp.asarray(stored["step_sizes"])
+    return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes), float(stored["seconds"])
+
+
+def _tune(plan: _Plan, number: int, kernel: Kernel) -> dict[str, np.ndarray]:
+    start = time.perf_counter()
+    key_x, key_chains = jax.random.split(plan.key(number, _PILOT))
+    if plan.pilot_x is None:
+        xs = pilot.simulate(key_x, plan.model, pilot.NUM_EXAMPLES)
+    else:
+        available = len(jax.tree.leaves(plan.pilot_x)[0])
+        chosen = np.resize(np.arange(available), pilot.NUM_EXAMPLES)
+        xs = jax.tree.map(lambda a: jnp.asarray(a[chosen]), plan.pilot_x)
+    settings = plan.settings
+    tuned = pilot.tune(
+        key_chains,
+        plan.model,
+        plan.proposal,
+        xs,
+        kernel,
+        settings["schedule"],
+        settings["target_accept"],
+    )
+    sizes = np.asarray(tuned.step_sizes)
+    return {"step_sizes": sizes, "seconds": np.array(time.perf_counter() - start)}
+
+
+def _bidirectional(outcome: Outcome) -> Bidirectional:
+    lower = _log_means(outcome.figures["up"])
+    upper = -_log_means(-outcome.figures["down"])
+    gap = upper - lower
+    return Bidirectional(summarise(lower), summarise(upper), summarise(gap), float(gap.max()))
+
+
+def _importance(plan: _Plan, result: LogLikelihood) -> Importance:
+    """Bound the same examples by importance sampling, and see which latents the encoder uses."""
+    number = plan.settings["importance_samples"]
+    context, key = (plan.model, plan.proposal, number), plan.key(0, _IMPORTANCE)
+    # Of the examples that were annealed, should the time have been up before the last.
+    done = np.isin(plan.indices, result.indices)
+    xs = jax.tree.map(lambda a: a[done], plan.x)
+    preferred = max(1, 4096 // number)
+    job = Job(
+        "importance sampling", runs.importance, context, key, xs, result.indices, 0, preferred
+    )
+    figures = walk(job, plan.limits(), plan.path(f"importance{number}")).figures
+    first, second = figures["half_means"].astype(np.float64).swapaxes(0, 1)
+    # Both halves are noisy, but not with the same noise: it does not count as variation.
+    variation = np.mean((first - first.mean(0)) * (second - second.mean(0)), axis=0)
+    return Importance(
+        number,
+        summarise(figures["bound"]),
+        summarise(figures["elbo"]),
+        summarise(result.log_p - figures["bound"]),
+        int(np.sum(variation > _ACTIVE)),
+        len(variation),
+    )
+
+
+def _result(plan: _Plan, done: list[_Complete], is_reached: bool | None) -> LogLikelihood:
+    last = done[-1]
+    log_weights = last.forward.figures["log_weight"]
+    sizes = jax.vmap(effective_sample_size)(jnp.asarray(log_weights))
+    number = last.forward.num_done
+    return LogLikelihood(
+        plan.indices[:number],
+        _log_means(log_weights),
+        np.asarray(sizes),
+        last.forward.figures["num_nonfinite"],
+        last.forward.figures["mean_acceptance"],
+        np.asarray(last.kernel.betas),
+        np.asarray(last.kernel.step_sizes),
+        plan.settings["num_chains"],
+        plan.settings["num_leapfrog"],
+        [found.round_ for found in done],
+        None,
+        is_reached,
+        number == len(plan.indices),
+        plan.settings,
+    )
+
+
+def _log_means(log_weights: np.ndarray) -> np.ndarray:
+    """Return the log of each example's mean weight, in double precision."""
+    return np.asarray(jax.vmap(log_mean_exp)(jnp.asarray(log_weights)), np.float64)
+
+
+def _has_scale(proposal: Proposal, x: PyTree) -> bool:
+    found = []
+
+    def probe(one: PyTree) -> jax.Array:
+        found.append(hasattr(proposal(one), "scale"))
+        return jnp.zeros(())
+
+    jax.eval_shape(probe, jax.tree.map(lambda a: jnp.asarray(a[0]), x))
+    return found[0]
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that the figures depend on, weights and data as hashes."""
+    not_settings = ("out", "memory_mb", "show_progress", "report", "model", "proposal")
+    plain = {k: v for k, v in given.items() if k not in (*not_settings, "x", "pilot_x", "indices")}
+    return {
+        **plain,
+        "weights": _digest((given["model"], given["proposal"])),
+        "examples": _digest((given["x"], given["indices"])),
+        "pilot_examples": _digest(given["pilot_x"]),
+    }
+
+
+def _digest(tree: PyTree) -> str:
+    state = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        if eqx.is_array_like(leaf):
+            values = np.asarray(leaf)
+            state.update(f"{values.dtype}{values.shape}".encode())
+            state.update(np.ascontiguousarray(values).tobytes())
+    return state.hexdigest()[:16]
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
+    power, tolerance, budget = (given[n] for n in ("precondition", "tolerance", "max_seconds"))
+    rules = {
+        "num_chains": (given["num_chains"] >= 1, "at least 1"),
+        "num_temperatures": (given["num_temperatures"] >= 2, "at least 2"),
+        "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
+        "schedule": (given["schedule"] in _SCHEDULES, f"one of {', '.join(_SCHEDULES)}"),
+        "precondition": (power is None or 0 <= power < math.inf, "finite, and 0 or more"),
+        "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
+        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
+        "bdmc_examples": (given["bdmc_examples"] >= 0, "0 or more"),
+        "tolerance": (tolerance is None or 0 < tolerance < math.inf, "finite and positive"),
+        "max_seconds": (budget is None or 0 < budget < math.inf, "finite and positive"),
+        "importance_samples": (given["importance_samples"] >= 0, "0 or more"),
+        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
+        "memory_mb": (given["memory_mb"] >= 1, "at least 1"),
+    }
+    for name, (is_kept, rule) in rules.items():
+        if not is_kept:
+            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+    if tolerance is not None and not given["bdmc_examples"]:
+        raise InputError(
+            "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"
+        )
+
+
+# Those that reach every temperature: `immediate` does not anneal.
+_SCHEDULES = ("sigmoid", "linear", "geometric")

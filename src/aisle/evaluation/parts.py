@@ -1,0 +1,73 @@
+"""The finished tiles of an evaluation on disk, each written whole or not at all."""
+
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aisle.data.files import remove_leftovers, replacing
+from aisle.errors import InputError
+
+
+class Part(NamedTuple):
+    """Figures of some examples.
+
+    Attributes:
+        indices: numbers of the examples.
+        kept: figures of each of them.
+        sums: figures added up over them.
+        seconds: that computing them took.
+    """
+
+    indices: np.ndarray
+    kept: dict[str, np.ndarray]
+    sums: dict[str, np.ndarray]
+    seconds: float
+
+
+def write(folder: Path, part: Part) -> None:
+    """Write one part, named by its first example."""
+    arrays = {"indices": part.indices, "seconds": np.array(part.seconds)}
+    arrays |= {f"kept_{name}": a for name, a in part.kept.items()}
+    arrays |= {f"sums_{name}": a for name, a in part.sums.items()}
+    save_arrays(folder / f"{int(part.indices[0]):08d}.npz", arrays)
+
+
+def read(folder: Path) -> list[Part]:
+    """Read the parts of a folder; one that is damaged is as good as not there."""
+    remove_leftovers(folder)
+    parts = [_read(path) for path in sorted(folder.glob("*.npz"))]
+    return [part for part in parts if part is not None]
+
+
+def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write an npz file, whole or not at all, in a folder that is made if need be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path} ({error.strerror}): make room, or choose another --out"
+        ) from None
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    """Read an npz file, or return None if it is not there or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _read(path: Path) -> Part | None:
+    arrays = load_arrays(path)
+    if arrays is None or not {"indices", "seconds"} <= arrays.keys():
+        return None
+    kept, sums = (
+        {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+        for prefix in ("kept_", "sums_")
+    )
+    return Part(arrays["indices"], kept, sums, float(arrays["seconds"]))

@@ -1,0 +1,224 @@
+"""What an evaluation found, and how it is written down."""
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aisle.data.files import replacing
+from aisle.errors import InputError
+from aisle.evaluation.parts import save_arrays
+from aisle.provenance import provenance
+from aisle.statistics import Mean
+
+
+class Bidirectional(NamedTuple):
+    """Bidirectional Monte Carlo on examples simulated from the model, whose log p(x) lies between.
+
+    Attributes:
+        lower: stochastic lower bound, of the forward runs.
+        upper: stochastic upper bound, of the reverse runs from exact posterior samples.
+        gap: upper - lower, of the same examples.
+        worst_gap: the largest of an example.
+    """
+
+    lower: Mean
+    upper: Mean
+    gap: Mean
+    worst_gap: float
+
+
+class Importance(NamedTuple):
+    """What plain importance sampling says of the same examples.
+
+    Attributes:
+        num_samples: K of the bound.
+        bound: importance-weighted bound of K samples.
+        elbo: evidence lower bound.
+        ais_difference: stochastic lower bound by annealing minus `bound`, paired by example.
+        active_units: latents whose mean under q varies over the examples by more than 0.01.
+        num_latents: of how many.
+    """
+
+    num_samples: int
+    bound: Mean
+    elbo: Mean
+    ais_difference: Mean
+    active_units: int
+    num_latents: int
+
+
+class Round(NamedTuple):
+    """One complete evaluation at one number of temperatures, with draws of its own.
+
+    Attributes:
+        estimate: mean stochastic lower bound of log p(x).
+        bdmc: of this round's kernel, or None if not asked for.
+        change: of the estimate since the round before, or None in the first.
+        decoder_gradients: gradients of log p(x, z) spent, those of the pilot included.
+        seconds: spent computing.
+    """
+
+    num_temperatures: int
+    estimate: Mean
+    bdmc: Bidirectional | None
+    change: float | None
+    decoder_gradients: int
+    seconds: float
+
+
+class LogLikelihood(NamedTuple):
+    """Log-likelihoods of examples, with what they are worth.
+
+    Attributes:
+        indices: number of each example.
+        log_p: for each example, a stochastic lower bound of log p(x): E[exp(log_p)] = p(x).
+        effective_sample_size: of each example's chains.
+        num_nonfinite: transitions of each example that were rejected for an infinite energy.
+        acceptance: mean, by inverse temperature.
+        betas: inverse temperatures of the reported round, from 0 to 1.
+        step_sizes: frozen before the reported round.
+        num_chains: of each example.
+        num_leapfrog: leapfrog steps of a transition.
+        rounds: the last one is the one reported.
+        importance: or None if not asked for.
+        is_tolerance_reached: or None if none was asked for.
+        is_complete: whether all examples were done before the time was up.
+        settings: everything that the figures depend on.
+    """
+
+    indices: np.ndarray
+    log_p: np.ndarray
+    effective_sample_size: np.ndarray
+    num_nonfinite: np.ndarray
+    acceptance: np.ndarray
+    betas: np.ndarray
+    step_sizes: np.ndarray
+    num_chains: int
+    num_leapfrog: int
+    rounds: list[Round]
+    importance: Importance | None
+    is_tolerance_reached: bool | None
+    is_complete: bool
+    settings: Mapping[str, Any]
+
+    @property
+    def estimate(self) -> Mean:
+        """Mean over examples, with its standard error."""
+        return self.rounds[-1].estimate
+
+    @property
+    def bdmc(self) -> Bidirectional | None:
+        """The certificate of the reported round."""
+        return self.rounds[-1].bdmc
+
+    @property
+    def num_temperatures(self) -> int:
+        """T of the reported round."""
+        return self.rounds[-1].num_temperatures
+
+    @property
+    def decoder_gradients(self) -> int:
+        """Gradients of log p(x, z) spent in all rounds."""
+        return sum(round_.decoder_gradients for round_ in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent computing in all rounds."""
+        return sum(round_.seconds for round_ in self.rounds)
+
+
+def as_json(result: LogLikelihood) -> dict[str, Any]:
+    """Return the figures as plain values; what is not finite becomes null."""
+    last = result.rounds[-1]
+    content = {
+        "what": "stochastic lower bound of log p(x) in nats, by annealed importance sampling",
+        "log_likelihood": result.estimate._asdict(),
+        "bdmc": _bidirectional(last.bdmc),
+        "num_temperatures": result.num_temperatures,
+        "num_chains": result.num_chains,
+        "num_leapfrog": result.num_leapfrog,
+        "decoder_gradients": result.decoder_gradients,
+        "seconds": round(result.seconds, 3),
+        "effective_sample_size": {
+            "mean": float(result.effective_sample_size.mean()),
+            "smallest": float(result.effective_sample_size.min()),
+        },
+        "num_nonfinite_transitions": int(result.num_nonfinite.sum()),
+        "num_nonfinite_examples": int(np.sum(~np.isfinite(result.log_p))),
+        "is_complete": result.is_complete,
+        "is_tolerance_reached": result.is_tolerance_reached,
+        "importance": _importance(result.importance),
+        "rounds": [_round(round_) for round_ in result.rounds],
+        "tuning": "step sizes were tuned on a pilot with other keys and other examples, and frozen",
+        "acceptance": result.acceptance.tolist(),
+        "step_sizes": result.step_sizes.tolist(),
+        "betas": result.betas.tolist(),
+        "settings": dict(result.settings),
+        "provenance": provenance(),
+    }
+    return _finite(content)
+
+
+def save(result: LogLikelihood, folder: Path) -> None:
+    """Write result.json, and examples.npz and examples.csv with the figures of each example."""
+    columns = {
+        "index": result.indices,
+        "log_p": result.log_p,
+        "effective_sample_size": result.effective_sample_size,
+        "num_nonfinite": result.num_nonfinite,
+    }
+    save_arrays(folder / "examples.npz", columns)
+    try:
+        with replacing(folder / "examples.csv") as part, part.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
+        with replacing(folder / "result.json") as part:
+            part.write_text(json.dumps(as_json(result), indent=1) + "\n")
+    except OSError as error:
+        raise InputError(
+            f"cannot write into {folder} ({error.strerror}): choose another folder with --out"
+        ) from None
+
+
+def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "lower": found.lower.mean,
+        "lower_standard_error": found.lower.standard_error,
+        "upper": found.upper.mean,
+        "upper_standard_error": found.upper.standard_error,
+        "gap": found.gap.mean,
+        "gap_standard_error": found.gap.standard_error,
+        "gap_worst": found.worst_gap,
+        "num_examples": found.gap.num_examples,
+    }
+
+
+def _importance(found: Importance | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {k: v._asdict() if isinstance(v, Mean) else v for k, v in found._asdict().items()}
+
+
+def _round(found: Round) -> dict[str, Any]:
+    return {
+        **found._asdict(),
+        "estimate": found.estimate._asdict(),
+        "bdmc": _bidirectional(found.bdmc),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON cannot say."""
+    if isinstance(value, dict):
+        return {name: _finite(a) for name, a in value.items()}
+    if isinstance(value, list):
+        return [_finite(a) for a in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

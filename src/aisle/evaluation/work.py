@@ -1,0 +1,211 @@
+"""Walk over examples in tiles: sharded over devices, kept on disk, stopped and continued.
+
+What is computed of an example depends on its index and the key alone. How many examples make a
+tile, how many devices share it and where a killed run went on changes nothing but rounding.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from aisle.evaluation import parts
+from aisle.progress import Progress
+from aisle.types import PRNGKey
+
+# Of one example: `(context, key, x) -> figures`. The context is a pytree such as (model, kernel).
+Figures = dict[str, Any]
+ExampleFunction = Callable[[Any, PRNGKey, Any], Figures]
+
+
+class Job(NamedTuple):
+    """What to compute of which examples.
+
+    Attributes:
+        name: shown beside the bar.
+        function: of one example. A figure whose name starts with "mean_" is averaged over the
+            examples on the way, as it would be too large to keep; the others are kept.
+        context: what all examples share.
+        key: root of the draws; an example's own is folded from it and its index.
+        xs: observations along the first axis of each leaf, or None if the function makes its own.
+        indices: number of each example.
+        gradients: of log p(x, z) that an example costs, for the speed shown.
+        preferred: examples that a device would take at once.
+    """
+
+    name: str
+    function: ExampleFunction
+    context: PyTree
+    key: PRNGKey
+    xs: PyTree
+    indices: np.ndarray
+    gradients: int
+    preferred: int
+
+
+class Limits(NamedTuple):
+    """How a walk may use the machine.
+
+    Attributes:
+        memory: bytes that a tile's temporary arrays may take on a device.
+        deadline: value of `time.perf_counter` at which to stop after the next tile, or None.
+        is_shown: whether to draw a progress bar.
+    """
+
+    memory: int
+    deadline: float | None = None
+    is_shown: bool = True
+
+
+class Outcome(NamedTuple):
+    """Figures of the examples that were done, in the order of the job's `indices`.
+
+    Attributes:
+        figures: with an axis of examples, but for those averaged over them.
+        num_done: less than asked for if the deadline came first.
+        seconds: spent computing, before and after interruptions.
+    """
+
+    figures: dict[str, np.ndarray]
+    num_done: int
+    seconds: float
+
+
+def walk(job: Job, limits: Limits, folder: Path | None = None) -> Outcome:
+    """Compute a job's figures, going on from the tiles that `folder` already has."""
+    done = [] if folder is None else parts.read(folder)
+    seen = np.concatenate([part.indices for part in done]) if done else np.zeros(0, int)
+    left = np.flatnonzero(~np.isin(job.indices, seen))
+    with ExitStack() as stack:
+        first = len(job.indices) - len(left)
+        progress = stack.enter_context(_progress(job, first, limits.is_shown and len(left) > 0))
+        for part in _tiles(job, left, limits.memory):
+            done.append(part)
+            if folder is not None:
+                parts.write(folder, part)
+            first += len(part.indices)
+            progress.advance(first, job.name, f"{first:,}/{len(job.indices):,}")
+            if limits.deadline is not None and time.perf_counter() > limits.deadline:
+                break
+    return _gather(job, done)
+
+
+def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
+    """Yield the figures of the examples at the places `left`, tile by tile."""
+    if not len(left):
+        return
+    start = time.perf_counter()
+    mesh = jax.sharding.Mesh(jax.devices(), ("examples",))
+    arrays, static = eqx.partition(job.context, eqx.is_array)
+    run, size = _compile(job, arrays, static, mesh, len(left), memory)
+    arrays = jax.device_put(arrays, jax.NamedSharding(mesh, jax.P()))
+    for begin in range(0, len(left), size):
+        places = left[begin : begin + size]
+        # The last tile is filled up with copies, which are dropped again.
+        filled = np.resize(places, size)
+        figures = run(arrays, job.key, *_slice(job, filled, mesh))
+        figures = {name: np.asarray(a)[: len(places)] for name, a in figures.items()}
+        now = time.perf_counter()
+        yield parts.Part(job.indices[places], *_reduce(figures), seconds=now - start)
+        start = time.perf_counter()
+
+
+def _reduce(figures: Figures) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Split figures into those kept of each example and the sums of those averaged."""
+    kept = {name: a for name, a in figures.items() if not name.startswith("mean_")}
+    sums = {name: a.sum(0, np.float64) for name, a in figures.items() if name not in kept}
+    return kept, sums
+
+
+def _gather(job: Job, done: list[parts.Part]) -> Outcome:
+    """Put the parts together in the order of the examples."""
+    if not done:
+        return Outcome({}, 0, 0.0)
+    done = sorted(done, key=lambda part: int(part.indices[0]))
+    place = {int(index): i for i, index in enumerate(np.concatenate([p.indices for p in done]))}
+    order = [place[int(index)] for index in job.indices if int(index) in place]
+    figures = {
+        name: np.concatenate([part.kept[name] for part in done])[order] for name in done[0].kept
+    }
+    for name in done[0].sums:
+        figures[name] = np.sum([part.sums[name] for part in done], axis=0) / len(place)
+    return Outcome(figures, len(order), sum(part.seconds for part in done))
+
+
+def _compile(
+    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, number: int, memory: int
+) -> tuple[Callable[..., Figures], int]:
+    """Compile the job for tiles of the preferred size, or of one that fits the memory."""
+
+    def local(arrays: PyTree, key: PRNGKey, indices: Any, xs: PyTree) -> Figures:
+        context = eqx.combine(arrays, static)
+
+        def example(index: Any, x: PyTree) -> Figures:
+            return job.function(context, jax.random.fold_in(key, index), x)
+
+        return jax.vmap(example)(indices, xs)
+
+    over = jax.P("examples")
+    sharded = jax.jit(
+        jax.shard_map(
+            local,
+            mesh=mesh,
+            in_specs=(jax.P(), jax.P(), over, over),
+            out_specs=over,
+            check_vma=False,
+        )
+    )
+    each = min(job.preferred, -(-number // mesh.size))
+    while True:
+        size = each * mesh.size
+        example = _slice(job, np.resize(np.arange(len(job.indices)), size), mesh)
+        compiled = sharded.lower(arrays, job.key, *example).compile()
+        analysis = compiled.memory_analysis()
+        used = 0 if analysis is None else analysis.temp_size_in_bytes
+        if used <= memory or each == 1:
+            return compiled, size
+        each = max(1, min(each - 1, each * memory // used))
+
+
+def _slice(job: Job, places: np.ndarray, mesh: jax.sharding.Mesh) -> tuple[Any, PyTree]:
+    """Place some examples and their numbers on the devices."""
+    chosen = (job.indices[places].astype(np.int32), jax.tree.map(lambda a: a[places], job.xs))
+    return jax.device_put(chosen, jax.NamedSharding(mesh, jax.P("examples")))
+
+
+def _progress(job: Job, first: int, is_shown: bool) -> Progress:
+    return Progress(
+        len(job.indices),
+        job.name,
+        "gradients" if job.gradients else "examples",
+        units_per_step=job.gradients or 1,
+        first=first,
+        is_shown=is_shown,
+    )
+
+
+def map_chains(function: Callable[[PRNGKey], Figures], key: PRNGKey, number: int) -> Figures:
+    """Run chains whose keys depend on their number only, a bounded number at a time."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
+    if number <= MAX_CHAINS:
+        return jax.vmap(function)(keys)
+    return jax.lax.map(function, keys, batch_size=MAX_CHAINS)
+
+
+# Chains that a device walks at once: their activations stay in the cache.
+MAX_CHAINS = 1024
+# Gradients of a device between two tiles, seconds to a minute: what a kill can cost.
+_GRADIENTS_PER_TILE = 2_000_000
+
+
+def preferred_examples(num_chains: int, gradients_per_chain: int) -> int:
+    """Return how many examples a device should take at once."""
+    chains = min(MAX_CHAINS, max(128, _GRADIENTS_PER_TILE // max(1, gradients_per_chain)))
+    return max(1, chains // num_chains)
