@@ -22,8 +22,23 @@ def test_every_python_block_runs(code, tmp_path, monkeypatch):
     exec(compile(code, "block", "exec"), {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
-def test_every_example_runs(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = runpy.run_path(str(path), run_name="__main__")
+def run_example(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+
+
+def test_a_model_of_your_own(tmp_path, monkeypatch):
+    found = run_example("own_model.py", tmp_path, monkeypatch)
     assert found["fitted"].history[-1]["held_out_bound"] > 10
+
+
+def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
+    found = run_example("evaluate_elsewhere.py", tmp_path, monkeypatch)
+    errors = found["result"].log_p - found["exact"]
+    assert -1.0 < errors.mean() < 0
+    assert abs(errors.mean() + found["result"].bdmc.gap.mean) < 0.2
+
+
+def test_every_example_is_tested():
+    tested = {"own_model.py", "evaluate_elsewhere.py"}
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == tested

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from aisle.cli.devices import use_all_cores
+from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console, write_json
 from aisle.cli.sample import RunPath
 from aisle.experiments.options import EvaluateConfig
@@ -44,7 +44,7 @@ class Evaluate:
         """Evaluate, print the table and say where the figures are."""
         if self.json is not None:
             check_writable(self.json)
-        use_all_cores()
+        set_up_jax()
         from aisle.evaluation.results import as_json
         from aisle.experiments.evaluating import evaluate
 

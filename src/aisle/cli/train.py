@@ -51,10 +51,10 @@ class Train:
     def run(self) -> int:
         """Train, and say where the run is."""
         self._check()
-        from aisle.cli.devices import use_all_cores
+        from aisle.cli.devices import set_up_jax
         from aisle.experiments import training
 
-        use_all_cores()
+        set_up_jax()
         if self.resume is not None:
             out = self.resume
             fitted = training.resume(out, self.epochs)
