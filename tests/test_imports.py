@@ -11,10 +11,11 @@ import aisle
 
 ROOT = Path(aisle.__file__).parent
 
-LEAVES = {"errors", "types", "provenance", "progress", "statistics"}
+LEAVES = {"errors", "types", "provenance", "processes", "progress", "statistics"}
 MATHS = LEAVES | {"annealing", "models"}
 ALLOWED = {
     **{leaf: set() for leaf in LEAVES},
+    "processes": {"errors"},
     "data": LEAVES,
     "annealing": LEAVES,
     "models": LEAVES,
@@ -22,6 +23,7 @@ ALLOWED = {
     "evaluation": MATHS | {"data"},
     "experiments": MATHS | {"data", "learning", "evaluation"},
     "report": MATHS | {"data", "learning", "evaluation"},
+    "__main__": {"cli"},
     "cli": MATHS | {"data", "learning", "evaluation", "experiments", "report"},
 }
 

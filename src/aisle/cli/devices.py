@@ -2,10 +2,14 @@
 
 import contextlib
 import os
+import sys
+
+from aisle.errors import InputError
+from aisle.experiments.options import DistributedOptions
 
 
-def set_up_jax() -> None:
-    """Use all cores, and keep compiled programs for the next start.
+def set_up_jax(joined: DistributedOptions | None = None) -> None:
+    """Use all cores, keep compiled programs for the next start, and join other processes.
 
     JAX's own settings, the environment variables JAX_NUM_CPU_DEVICES and JAX_COMPILATION_CACHE_DIR,
     go first. Where JAX has already started, as in a program that calls the command line as a
@@ -21,3 +25,27 @@ def set_up_jax() -> None:
         import pooch
 
         jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("aisle") / "compiled"))
+    if joined is not None:
+        _join(joined)
+
+
+def _join(joined: DistributedOptions) -> None:
+    """Start JAX's distributed runtime; only the first process then prints."""
+    where = (joined.coordinator, joined.num_processes, joined.process_id)
+    if not joined.distributed:
+        if any(value is not None for value in where):
+            raise InputError("--coordinator, --num-processes and --process-id need --distributed")
+        return
+    if any(value is None for value in where) and any(value is not None for value in where):
+        raise InputError("give all of --coordinator, --num-processes and --process-id, or none")
+    import jax
+
+    try:
+        jax.distributed.initialize(*where)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"the processes could not be joined ({reason}): see docs/cluster.md"
+        ) from None
+    if jax.process_index():
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115

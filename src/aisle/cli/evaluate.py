@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console, write_json
 from aisle.cli.sample import RunPath
-from aisle.experiments.options import EvaluateConfig
+from aisle.experiments.options import DistributedOptions, EvaluateConfig
 
 if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
@@ -39,12 +39,14 @@ class Evaluate:
     """Also write the result as JSON to this file."""
 
     config: OmitArgPrefixes[EvaluateConfig] = field(default_factory=EvaluateConfig)
+    joined: OmitArgPrefixes[DistributedOptions] = field(default_factory=DistributedOptions)
 
     def run(self) -> int:
         """Evaluate, print the table and say where the figures are."""
         if self.json is not None:
             check_writable(self.json)
-        set_up_jax()
+        set_up_jax(self.joined)
+        from aisle import processes
         from aisle.evaluation.results import as_json
         from aisle.experiments.evaluating import evaluate
 
@@ -58,7 +60,7 @@ class Evaluate:
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on where it was") from None
-        if self.json is not None:
+        if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
         console.print(_table(result, f"{self.run_path}, {self.config.split} examples"))
         for line in _warnings(result):
@@ -69,7 +71,7 @@ class Evaluate:
 
 
 def _line(round_: "Round") -> str:
-    words = [f"T={round_.num_temperatures}", f"log p(x) ≥ {_show(round_.estimate)}"]
+    words = [f"T={round_.num_temperatures}", f"log p(x) >= {_show(round_.estimate)}"]
     if round_.bdmc is not None:
         words.append(f"gap {_show(round_.bdmc.gap, 3)}")
     if round_.change is not None:
@@ -121,7 +123,7 @@ def _warnings(result: "LogLikelihood") -> list[str]:
     if not result.is_complete:
         lines.append("The time was up before all examples were done; the same command goes on.")
     if result.is_tolerance_reached is False:
-        lines.append("The tolerance was not reached in the time given: see the gap above.")
+        lines.append("The tolerance was not reached: see the gap above.")
     number = sum(value == float("-inf") or value != value for value in result.log_p)
     if number:
         lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
@@ -133,4 +135,5 @@ def _size(result: "LogLikelihood") -> str:
 
 
 def _show(mean: "Mean", digits: int = 2) -> str:
-    return f"{mean.mean:.{digits}f} ± {mean.standard_error:.{digits}f}"
+    # In ASCII: where the output has no other characters, rich would fail, hours into the work.
+    return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"

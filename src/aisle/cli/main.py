@@ -11,6 +11,7 @@ from tyro.extras import subcommand_cli_from_dict
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
 from aisle.cli.evaluate import Evaluate
+from aisle.cli.reproduce import Reproduce
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.train import Train
@@ -38,6 +39,7 @@ COMMANDS: dict[str, type[Command]] = {
     "sample": Sample,
     "export": Export,
     "data": Data,
+    "reproduce": Reproduce,
     "selfcheck": Selfcheck,
 }
 

@@ -12,6 +12,7 @@ from aisle.errors import InputError
 from aisle.experiments.options import (
     DEFAULT_EPOCHS,
     DataOptions,
+    DistributedOptions,
     MethodOptions,
     ModelOptions,
     OptimizerOptions,
@@ -47,6 +48,7 @@ class Train:
     observations: OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)
     optimizer: OmitArgPrefixes[OptimizerOptions] = field(default_factory=OptimizerOptions)
     run_options: OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
+    joined: OmitArgPrefixes[DistributedOptions] = field(default_factory=DistributedOptions)
 
     def run(self) -> int:
         """Train, and say where the run is."""
@@ -54,7 +56,7 @@ class Train:
         from aisle.cli.devices import set_up_jax
         from aisle.experiments import training
 
-        set_up_jax()
+        set_up_jax(self.joined)
         if self.resume is not None:
             out = self.resume
             fitted = training.resume(out, self.epochs)
@@ -72,7 +74,7 @@ class Train:
         changed = [
             f.name
             for f in dataclasses.fields(self)
-            if f.name not in ("resume", "epochs") and getattr(self, f.name) != _default(f)
+            if f.name not in ("resume", "epochs", "joined") and getattr(self, f.name) != _default(f)
         ]
         if changed:
             raise InputError(

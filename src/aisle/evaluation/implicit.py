@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
 from aisle.annealing import Kernel, schedules, tuning
@@ -132,26 +132,21 @@ def draw_ais(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kerne
 
 
 def draw_many(
-    key: PRNGKey,
+    keys: Key[Array, " draws"],
     q: Distribution,
     log_joint: LogDensity,
     kernel: Kernel,
-    *,
     method: str,
-    num_draws: int,
 ) -> Latent:
-    """Draw independently, along a leading axis; memory stays that of a tile.
-
-    A draw depends on the key and on its own place only.
-    """
+    """Make one draw for each key, along a leading axis; memory stays that of a tile."""
     alive = _SAMPLES_PER_TILE if method == "is" else _CHAINS_PER_TILE
-    num_tiles = math.ceil(num_draws / max(1, alive // kernel.num_samples))
-    tile = math.ceil(num_draws / num_tiles)
-    # Rounded up to whole tiles, as a last one of another size would be compiled for itself.
-    keys = jax.random.split(key, num_tiles * tile)
+    num_tiles = math.ceil(len(keys) / max(1, alive // kernel.num_samples))
+    tile = math.ceil(len(keys) / num_tiles)
+    # Filled up to whole tiles, as a last one of another size would be compiled for itself.
+    filled = keys[jnp.arange(num_tiles * tile) % len(keys)]
     draw = _METHODS[method]
-    draws = jax.lax.map(lambda k: draw(k, q, log_joint, kernel), keys, batch_size=tile)
-    return jax.tree.map(lambda a: a[:num_draws], draws)
+    draws = jax.lax.map(lambda key: draw(key, q, log_joint, kernel), filled, batch_size=tile)
+    return jax.tree.map(lambda a: a[: len(keys)], draws)
 
 
 def tune(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kernel) -> Kernel:
@@ -183,8 +178,8 @@ def _draw(
     method: str,
     num_draws: int,
 ) -> Latent:
-    q, density = proposal(x), log_joint(model, x)
-    return draw_many(key, q, density, kernel, method=method, num_draws=num_draws)
+    keys = jax.random.split(key, num_draws)
+    return draw_many(keys, proposal(x), log_joint(model, x), kernel, method)
 
 
 @eqx.filter_jit

@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, log_mean_exp, schedules
 from aisle.annealing.kernel import gradients_per_chain
 from aisle.data.files import replacing
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
-from aisle.evaluation.work import Job, Limits, Outcome, preferred_examples, walk
+from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
 from aisle.statistics import summarise
 from aisle.types import Model, PRNGKey, Proposal
@@ -107,13 +108,14 @@ def log_likelihood(
     settings = _settings(given | {"precondition": power, "indices": numbers, "proposal": proposal})
     folder = None if out is None else Path(out)
     if folder is not None:
-        claim(folder, {k: v for k, v in settings.items() if k not in _MAY_CHANGE})
+        fixed = {k: v for k, v in settings.items() if k not in _MAY_CHANGE}
+        processes.first_does(lambda: claim(folder, fixed))
     plan = _Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
     result = _rounds(plan, report)
     if importance_samples:
         result = result._replace(importance=_importance(plan, result))
     if folder is not None:
-        save(result, folder)
+        processes.first_does(lambda: save(result, folder))
     return result
 
 
@@ -141,6 +143,12 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
             f"{len(np.unique(numbers))} different indices for {shapes[0][0]} examples: give each "
             "example a number of its own"
         )
+    # The draws derive from 32 bits of a number.
+    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= 2**31:
+        raise InputError(
+            f"indices has values of type {numbers.dtype} from {numbers.min()} to {numbers.max()}: "
+            f"give whole numbers from 0 to {2**31 - 1}"
+        )
     return numbers
 
 
@@ -153,7 +161,8 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
             _compare(folder, json.loads(file.read_text()), json.loads(content))
             return
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        # What a process that was killed right here has left is not somebody else's.
+        if any(not path.match(f".{file.name}.*.partial") for path in folder.iterdir()):
             raise InputError(f"{folder} holds other files: choose another --out")
         with replacing(file) as part:
             part.write_text(content)
@@ -161,7 +170,7 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
         raise InputError(
             f"cannot write into {folder} ({error.strerror}): choose another --out"
         ) from None
-    except ValueError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
 
 
@@ -201,11 +210,12 @@ class _Plan(NamedTuple):
 
 
 class _Complete(NamedTuple):
-    """A round with the figures of its examples."""
+    """A round with the figures of its examples; it is whole if none of them is missing."""
 
     round_: Round
     kernel: Kernel
     forward: Outcome
+    is_whole: bool
 
 
 def _rounds(plan: _Plan, report: Callable[[Round], None] | None) -> LogLikelihood:
@@ -219,21 +229,26 @@ def _rounds(plan: _Plan, report: Callable[[Round], None] | None) -> LogLikelihoo
         number = len(done)
         # The first round is reported however far it comes; a later one only if it is complete.
         found = _round(plan, number, done[-1].round_ if done else None, deadline)
-        is_whole = found.forward.num_done == len(plan.indices)
-        if number and not is_whole:
+        if number and not found.is_whole:
             break
         done.append(found)
         if report is not None:
             report(found.round_)
-        if tolerance is None or not is_whole:
+        if tolerance is None or not found.is_whole or not _is_finite(found.round_):
             break
         if _is_close(found.round_, tolerance):
             is_reached = True
             break
         # The next round takes about twice as long.
-        if deadline and time.perf_counter() + 2 * found.round_.seconds > deadline:
+        if is_late(deadline, 2 * found.round_.seconds):
             break
     return _result(plan, done, is_reached)
+
+
+def _is_finite(round_: Round) -> bool:
+    """Say whether more temperatures could help: what is not a number comes near no tolerance."""
+    assert round_.bdmc is not None
+    return math.isfinite(round_.estimate.mean) and math.isfinite(round_.bdmc.gap.mean)
 
 
 def _is_close(round_: Round, tolerance: float) -> bool:
@@ -266,10 +281,10 @@ def _round(plan: _Plan, number: int, before: Round | None, deadline: float | Non
             2 * cost,
             preferred,
         )
-        outcome = walk(job, plan.limits(), plan.path(f"round{number}", "bidirectional"))
+        outcome = walk(job, plan.limits(deadline), plan.path(f"round{number}", "bidirectional"))
         bdmc = _bidirectional(outcome)
         seconds += outcome.seconds
-        gradients += 2 * cost * len(simulated)
+        gradients += 2 * cost * len(outcome.indices)
     key = plan.key(number, _FORWARD)
     job = Job(
         f"{name}, log p(x)", runs.forward, context, key, plan.x, plan.indices, cost, preferred
@@ -281,10 +296,15 @@ def _round(plan: _Plan, number: int, before: Round | None, deadline: float | Non
         estimate,
         bdmc,
         None if before is None else estimate.mean - before.estimate.mean,
-        gradients + cost * forward.num_done,
+        gradients + cost * len(forward.indices),
         seconds + forward.seconds,
     )
-    return _Complete(round_, kernel, forward)
+    num_simulated = 0 if bdmc is None else bdmc.gap.num_examples
+    is_whole = (num_simulated, estimate.num_examples) == (
+        settings["bdmc_examples"],
+        len(plan.indices),
+    )
+    return _Complete(round_, kernel, forward, is_whole)
 
 
 def _tuned_kernel(plan: _Plan, number: int, num_temperatures: int) -> tuple[Kernel, float]:
@@ -303,10 +323,9 @@ def _tuned_kernel(plan: _Plan, number: int, num_temperatures: int) -> tuple[Kern
     )
     file = plan.path(f"round{number}", "step_sizes.npz")
     stored = None if file is None else parts.load_arrays(file)
-    if stored is None:
-        stored = _tune(plan, number, kernel)
-        if file is not None:
-            parts.save_arrays(file, stored)
+    stored = processes.from_first(_tune(plan, number, kernel) if stored is None else stored)
+    if file is not None:
+        processes.first_does(lambda: file.exists() or parts.save_arrays(file, stored))
     sizes = jnp.asarray(stored["step_sizes"])
     return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes), float(stored["seconds"])
 
@@ -370,9 +389,8 @@ def _result(plan: _Plan, done: list[_Complete], is_reached: bool | None) -> LogL
     last = done[-1]
     log_weights = last.forward.figures["log_weight"]
     sizes = jax.vmap(effective_sample_size)(jnp.asarray(log_weights))
-    number = last.forward.num_done
     return LogLikelihood(
-        plan.indices[:number],
+        last.forward.indices,
         _log_means(log_weights),
         np.asarray(sizes),
         last.forward.figures["num_nonfinite"],
@@ -384,7 +402,7 @@ def _result(plan: _Plan, done: list[_Complete], is_reached: bool | None) -> LogL
         [found.round_ for found in done],
         None,
         is_reached,
-        number == len(plan.indices),
+        last.is_whole,
         plan.settings,
     )
 

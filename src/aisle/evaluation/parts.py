@@ -1,12 +1,12 @@
 """The finished tiles of an evaluation on disk, each written whole or not at all."""
 
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aisle.data.files import remove_leftovers, replacing
+from aisle.data.readers import DAMAGE
 from aisle.errors import InputError
 
 
@@ -56,9 +56,10 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
 def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
     """Read an npz file, or return None if it is not there or damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        # Opened here, as NumPy leaves open what it finds to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except DAMAGE:
         return None
 
 

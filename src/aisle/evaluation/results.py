@@ -87,7 +87,7 @@ class LogLikelihood(NamedTuple):
         rounds: the last one is the one reported.
         importance: or None if not asked for.
         is_tolerance_reached: or None if none was asked for.
-        is_complete: whether all examples were done before the time was up.
+        is_complete: whether all examples, simulated ones too, were done before the time was up.
         settings: everything that the figures depend on.
     """
 

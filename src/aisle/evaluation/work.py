@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle import processes
+from aisle.errors import InputError
 from aisle.evaluation import parts
 from aisle.progress import Progress
 from aisle.types import PRNGKey
@@ -68,13 +70,13 @@ class Outcome(NamedTuple):
     """Figures of the examples that were done, in the order of the job's `indices`.
 
     Attributes:
+        indices: numbers of the examples, less than asked for if the deadline came first.
         figures: with an axis of examples, but for those averaged over them.
-        num_done: less than asked for if the deadline came first.
         seconds: spent computing, before and after interruptions.
     """
 
+    indices: np.ndarray
     figures: dict[str, np.ndarray]
-    num_done: int
     seconds: float
 
 
@@ -83,18 +85,28 @@ def walk(job: Job, limits: Limits, folder: Path | None = None) -> Outcome:
     done = [] if folder is None else parts.read(folder)
     seen = np.concatenate([part.indices for part in done]) if done else np.zeros(0, int)
     left = np.flatnonzero(~np.isin(job.indices, seen))
+    if processes.largest(len(left)) != len(left):
+        raise InputError(f"the processes do not see the same files in {folder}: use a shared disk")
     with ExitStack() as stack:
         first = len(job.indices) - len(left)
-        progress = stack.enter_context(_progress(job, first, limits.is_shown and len(left) > 0))
+        is_shown = limits.is_shown and len(left) > 0 and processes.is_first()
+        progress = stack.enter_context(_progress(job, first, is_shown))
         for part in _tiles(job, left, limits.memory):
             done.append(part)
             if folder is not None:
-                parts.write(folder, part)
+                processes.first_does(lambda part=part: parts.write(folder, part))
             first += len(part.indices)
             progress.advance(first, job.name, f"{first:,}/{len(job.indices):,}")
-            if limits.deadline is not None and time.perf_counter() > limits.deadline:
+            if is_late(limits.deadline):
                 break
     return _gather(job, done)
+
+
+def is_late(deadline: float | None, seconds: float = 0.0) -> bool:
+    """Say whether so many seconds from now are after the deadline; all processes say the same."""
+    if deadline is None:
+        return False
+    return bool(processes.largest(int(time.perf_counter() + seconds > deadline)))
 
 
 def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
@@ -104,14 +116,15 @@ def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
     start = time.perf_counter()
     mesh = jax.sharding.Mesh(jax.devices(), ("examples",))
     arrays, static = eqx.partition(job.context, eqx.is_array)
-    run, size = _compile(job, arrays, static, mesh, len(left), memory)
-    arrays = jax.device_put(arrays, jax.NamedSharding(mesh, jax.P()))
+    run, size = _compile(job, arrays, static, mesh, memory)
+    everywhere = jax.NamedSharding(mesh, jax.P())
+    arrays, key = processes.place((arrays, job.key), everywhere)
     for begin in range(0, len(left), size):
         places = left[begin : begin + size]
         # The last tile is filled up with copies, which are dropped again.
         filled = np.resize(places, size)
-        figures = run(arrays, job.key, *_slice(job, filled, mesh))
-        figures = {name: np.asarray(a)[: len(places)] for name, a in figures.items()}
+        figures = processes.gather(run(arrays, key, *_slice(job, filled, mesh)))
+        figures = {name: a[: len(places)] for name, a in figures.items()}
         now = time.perf_counter()
         yield parts.Part(job.indices[places], *_reduce(figures), seconds=now - start)
         start = time.perf_counter()
@@ -127,20 +140,21 @@ def _reduce(figures: Figures) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
 def _gather(job: Job, done: list[parts.Part]) -> Outcome:
     """Put the parts together in the order of the examples."""
     if not done:
-        return Outcome({}, 0, 0.0)
+        return Outcome(job.indices[:0], {}, 0.0)
     done = sorted(done, key=lambda part: int(part.indices[0]))
     place = {int(index): i for i, index in enumerate(np.concatenate([p.indices for p in done]))}
-    order = [place[int(index)] for index in job.indices if int(index) in place]
+    indices = job.indices[np.isin(job.indices, list(place))]
+    order = [place[int(index)] for index in indices]
     figures = {
         name: np.concatenate([part.kept[name] for part in done])[order] for name in done[0].kept
     }
     for name in done[0].sums:
         figures[name] = np.sum([part.sums[name] for part in done], axis=0) / len(place)
-    return Outcome(figures, len(order), sum(part.seconds for part in done))
+    return Outcome(indices, figures, sum(part.seconds for part in done))
 
 
 def _compile(
-    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, number: int, memory: int
+    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int
 ) -> tuple[Callable[..., Figures], int]:
     """Compile the job for tiles of the preferred size, or of one that fits the memory."""
 
@@ -162,7 +176,8 @@ def _compile(
             check_vma=False,
         )
     )
-    each = min(job.preferred, -(-number // mesh.size))
+    # Of the whole job, however much of it is left: tiles of another size would round differently.
+    each = min(job.preferred, -(-len(job.indices) // mesh.size))
     while True:
         size = each * mesh.size
         example = _slice(job, np.resize(np.arange(len(job.indices)), size), mesh)
@@ -177,7 +192,7 @@ def _compile(
 def _slice(job: Job, places: np.ndarray, mesh: jax.sharding.Mesh) -> tuple[Any, PyTree]:
     """Place some examples and their numbers on the devices."""
     chosen = (job.indices[places].astype(np.int32), jax.tree.map(lambda a: a[places], job.xs))
-    return jax.device_put(chosen, jax.NamedSharding(mesh, jax.P("examples")))
+    return processes.place(chosen, jax.NamedSharding(mesh, jax.P("examples")))
 
 
 def _progress(job: Job, first: int, is_shown: bool) -> Progress:

@@ -37,7 +37,8 @@ def evaluate(
     if config.split == "train":
         split, other = other, split
     binarize = run.config.observations.binarize
-    check_values(split, binarize, dataset.source)
+    for part in (split, other):
+        check_values(part, binarize, dataset.source)
     indices = spread(len(split), config.num_examples)
     folder = out or path / "evaluations" / folder_name(config, run.update)
     result = log_likelihood(

@@ -45,6 +45,10 @@ class MethodOptions:
     jitter: float = 0.0
     """Relative half-width of the random spread of step sizes."""
 
+    phi_objective: Literal["elbo", "elbo+wake", "wake"] = "elbo"
+    """What trains the encoder (mh-hmc, ais). wake: fit it to the ends of the chains, which are
+    already paid for. elbo: the evidence lower bound."""
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -119,6 +123,24 @@ class RunOptions:
 
     tensorboard: bool = False
     """Also write the metrics for TensorBoard."""
+
+
+@dataclass(frozen=True)
+class DistributedOptions:
+    """Several processes that work as one, on one machine or on many."""
+
+    distributed: bool = False
+    """Join the other processes. On Slurm, Open MPI, Kubernetes and TPU pods that is all that is
+    needed; elsewhere give the next three too."""
+
+    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """Address of the first process."""
+
+    num_processes: int | None = None
+    """How many there are."""
+
+    process_id: int | None = None
+    """Which one this is, from 0; the first one writes and prints."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from aisle import processes
 from aisle.data import Dataset, check_values, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
@@ -73,7 +74,8 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
         )
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
-        run_directory.update_config(out, {**stored, "train": to_json(config)})
+        extended = {**stored, "train": to_json(config)}
+        processes.first_does(lambda: run_directory.update_config(out, extended))
     if checkpoints.latest(out) is not None:
         # Its own weights take the place of those it started from, which may be gone by now.
         started = dataclasses.replace(config.model, init_from=None)

@@ -1,13 +1,13 @@
 """The order of the examples, and their way to the devices."""
 
 import functools
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from aisle import processes
 from aisle.data import Split
 from aisle.learning.updates import Batches
 
@@ -47,7 +47,7 @@ class Feeder:
         self._resident = None
         if split.fits_in(resident_bytes):
             rows = split.take(np.arange(len(split)))
-            self._resident = jax.device_put(rows, self._everywhere)
+            self._resident = processes.place(rows, self._everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
         self._ahead: tuple[Chunk, Future[Batches]] | None = None
@@ -91,9 +91,8 @@ class Feeder:
         return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
 
     def _place(self, examples: np.ndarray | jax.Array, positions: np.ndarray, indices: np.ndarray):
-        put: Callable = jax.device_put
         return Batches(
-            put(examples, self._everywhere),
-            put(positions, self._over_batch),
-            put(indices, self._over_batch),
+            processes.place(examples, self._everywhere),
+            processes.place(positions, self._over_batch),
+            processes.place(indices, self._over_batch),
         )

@@ -59,9 +59,8 @@ def save(folder: Path, update: int, state: PyTree, *, keep: int = 3) -> None:
     home = _home(folder)
     path = home / str(update)
     with _disk_errors(folder, path):
-        if jax.process_index() == 0:
-            home.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(home)
+        home.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(home)
         if path.exists() and not _is_whole(path):
             _remove(path)
         if not path.exists():
@@ -162,8 +161,22 @@ def _write(path: Path, contents: _Contents) -> None:
         manifest=ocp.args.JsonSave({"leaves": contents.leaves, "sha256": _digest(contents)}),
         state=ocp.args.PyTreeSave({"content": contents.content}),
     )
-    with _quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    with _quiet(), _checkpointer() as checkpointer:
         checkpointer.save(path, args=items)
+
+
+def _checkpointer() -> Any:
+    """Return a checkpointer of this process alone, which waits for no other."""
+    import orbax.checkpoint as ocp
+
+    own = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"aisle{own}"
+    )
+    handler = ocp.CompositeCheckpointHandler(
+        composite_options=ocp.CompositeOptions(multiprocessing_options=alone)
+    )
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
 
 
 def _read(path: Path) -> _Contents:
@@ -188,7 +201,7 @@ def _read_unchecked(path: Path) -> tuple[_Contents, str]:
     items = ocp.args.Composite(
         manifest=ocp.args.JsonRestore(), state=ocp.args.PyTreeRestore(restore_args=on_host)
     )
-    with _quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    with _quiet(), _checkpointer() as checkpointer:
         found = checkpointer.restore(path, args=items)
     content = np.ascontiguousarray(found["state"]["content"])
     return _Contents(found["manifest"]["leaves"], content), found["manifest"]["sha256"]
@@ -252,9 +265,8 @@ def _place(content: np.ndarray, leaf: Any) -> jax.Array:
 
 
 def _remove(path: Path) -> None:
-    if jax.process_index() == 0:
-        # Renamed first: half a folder must never be taken for a checkpoint.
-        shutil.rmtree(path.rename(path.with_name(f"{path.name}.removed")))
+    # Renamed first: half a folder must never be taken for a checkpoint.
+    shutil.rmtree(path.rename(path.with_name(f"{path.name}.removed")))
 
 
 def _remove_leftovers(home: Path) -> None:

@@ -11,14 +11,20 @@ a bar is drawn:
     vae     theta: -mean log p(x, z̄_k)         phi: -mean [log p(x, z_k) - log q(z_k)]
     iwae    theta: -sum v̄_k log p(x, z̄_k)      phi: -log mean w_k
     dreg    theta: as iwae                      phi: -sum v̄_k² log w_k, q's own parameters stopped
-    mh-hmc  theta: -mean log p(x, z̄_k)         phi: as vae with one sample; betas 0, 1, ..., 1
-    ais     theta: -sum v̄_k log p(x, z̄_k)      phi: as vae with one sample
+    mh-hmc  theta: -mean log p(x, z̄_k)         phi: see below; betas 0, 1, ..., 1
+    ais     theta: -sum v̄_k log p(x, z̄_k)      phi: see below
+
+Chains offer a choice for phi. `elbo`, the paper's, is that of vae with one sample: the exclusive
+KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
+q to them by -sum v̄_k log q(z̄_k), the inclusive KL(p || q) (the wake phase of Bornschein & Bengio,
+2015). `elbo+wake` is the sum of both.
 
 `dreg` is the doubly reparameterised gradient of Tucker et al. (2019), `mh-hmc` the method of
 Hoffman (2017), `ais` Algorithm 1 of Ding & Freedman (2020).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -95,7 +101,12 @@ def dreg(
 
 
 def mh_hmc(
-    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    kernel: Kernel,
+    phi_objective: str = "elbo",
 ) -> Estimate:
     """Estimate by K chains of HMC at the posterior from samples of q, all of equal weight."""
     at_posterior = jnp.minimum(jnp.arange(len(kernel.betas)), 1).astype(kernel.betas.dtype)
@@ -103,15 +114,26 @@ def mh_hmc(
     key_chains, key_phi = jax.random.split(key)
     run = _chains(key_chains, model, proposal, x, kernel)
     theta = -jnp.mean(_log_joints(model, x, run.z))
-    return Losses(theta, _negative_elbo(key_phi, model, proposal, x)), _with_chains(run)
+    equal = jnp.full(kernel.num_samples, 1 / kernel.num_samples)
+    phi = _phi_loss(phi_objective, key_phi, model, proposal, x, run.z, equal)
+    return Losses(theta, phi), _with_chains(run)
 
 
-def ais(key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel) -> Estimate:
+def ais(
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    kernel: Kernel,
+    phi_objective: str = "elbo",
+) -> Estimate:
     """Estimate by K chains annealed from q to the posterior, by their weights."""
     key_chains, key_phi = jax.random.split(key)
     run = _chains(key_chains, model, proposal, x, kernel)
     theta = _weighted(model, x, run.z, run.log_weight)
-    return Losses(theta, _negative_elbo(key_phi, model, proposal, x)), _with_chains(run)
+    weights = normalised_weights(run.log_weight)
+    phi = _phi_loss(phi_objective, key_phi, model, proposal, x, run.z, weights)
+    return Losses(theta, phi), _with_chains(run)
 
 
 class Method(NamedTuple):
@@ -143,11 +165,30 @@ METHODS: dict[str, Method] = {
 }
 
 
-def named(name: str) -> Method:
-    """Return the method called `name`."""
+PHI_OBJECTIVES = ("elbo", "elbo+wake", "wake")
+
+
+def named(name: str, phi_objective: str = "elbo") -> Method:
+    """Return the method called `name`; methods without chains have one objective for phi."""
     if name not in METHODS:
         raise InputError(f"method is {name!r}: choose from {', '.join(METHODS)}")
-    return METHODS[name]
+    if phi_objective not in PHI_OBJECTIVES:
+        choices = ", ".join(PHI_OBJECTIVES)
+        raise InputError(f"phi_objective is {phi_objective!r}: choose from {choices}")
+    method = METHODS[name]
+    if phi_objective == "elbo":
+        return method
+    if not method.has_chains:
+        raise InputError(
+            f"phi_objective is {phi_objective!r} but {name} has no chains whose ends phi could be "
+            "fitted to: use elbo"
+        )
+    # The one sample of the ELBO is not drawn where wake alone trains phi.
+    saved = int(phi_objective == "wake")
+    return method._replace(
+        estimate=partial(method.estimate, phi_objective=phi_objective),
+        num_gradients=lambda kernel: method.num_gradients(kernel) - saved,
+    )
 
 
 def stop(tree: Tree) -> Tree:
@@ -190,6 +231,23 @@ def _weighted(model: Model, x: Observation, z: Latent, log_weights: Array) -> Sc
 def _negative_elbo(key: PRNGKey, model: Model, proposal: Proposal, x: Observation) -> Scalar:
     q = proposal(x)
     return -_log_weights(stop(model), q, x, _samples(key, q, 1))[0]
+
+
+def _phi_loss(
+    objective: str,
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    z: Latent,
+    weights: Float[Array, " samples"],
+) -> Scalar:
+    terms = []
+    if "elbo" in objective:
+        terms.append(_negative_elbo(key, model, proposal, x))
+    if "wake" in objective:
+        terms.append(-jnp.sum(stop(weights) * jax.vmap(proposal(x).log_prob)(stop(z))))
+    return sum(terms, jnp.zeros(()))
 
 
 def _without_chains(bound: Scalar, log_weights: Float[Array, " samples"]) -> Metrics:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from aisle import processes
 from aisle.errors import TrainingError
 from aisle.learning import checkpoints
 from aisle.learning.batches import Chunk, Feeder
@@ -41,7 +41,10 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Loop:
-    """Everything about a training run that does not change while it runs."""
+    """Everything about a training run that does not change while it runs.
+
+    Of several processes only the first one has a folder `out`, and so it alone writes.
+    """
 
     phases: list[Phase]
     feeder: Feeder
@@ -66,6 +69,7 @@ class Loop:
         with ExitStack() as stack:
             stack.enter_context(closing(self.feeder))
             writer = self._writer(stack, first)
+            signal_number = 0
             interruption = stack.enter_context(listening())
             progress = stack.enter_context(self._progress(first))
             begun_at = time.perf_counter() - self._seconds_before(first)
@@ -80,27 +84,36 @@ class Loop:
                     writer.write(records)
                 progress.advance(done, self._epoch(done), f"bound {_mean_bound(records):.2f}")
                 self._check_skipped(state)
-                is_last = done == self.phases[-1].end or interruption.signal_number is not None
+                signal_number = processes.largest(interruption.signal_number or 0)
+                is_last = done == self.phases[-1].end or signal_number > 0
                 if is_last or time.perf_counter() - saved_at > self.checkpoint_seconds:
                     self._save(state, done)
                     saved_at = time.perf_counter()
-                if interruption.signal_number is not None:
+                if signal_number:
                     break
-        return state, history, interruption.signal_number
+        return state, history, signal_number or None
 
     def _start(self, state: TrainState, resume: bool) -> tuple[TrainState, int]:
         """Place the first state, or the newest checkpoint's, on all devices."""
-        state = jax.device_put(state, jax.NamedSharding(self.mesh, jax.P()))
-        if not resume or self.out is None:
-            return state, 0
-        found = checkpoints.restore(self.out, state, report=report)
-        return (state, 0) if found is None else (found[1], found[0])
+        found: list[tuple[int, TrainState]] = [(0, state)]
+        if resume:
+            processes.first_does(lambda: found.extend(self._restored(state)))
+        first, state = processes.from_first(found[-1])
+        return processes.place(state, jax.NamedSharding(self.mesh, jax.P())), int(first)
+
+    def _restored(self, state: TrainState) -> list[tuple[int, TrainState]]:
+        assert self.out is not None
+        like = jax.eval_shape(lambda: state)
+        found = checkpoints.restore(self.out, like, report=report)
+        return [] if found is None else [found]
 
     def _chunks(
         self, state: TrainState, first: int
     ) -> Iterator[tuple[Chunk, TrainState, UpdateLog]]:
         """Run the updates from `first` on, in chunks of about a second."""
         update, length = first, 1
+        everywhere = jax.NamedSharding(self.mesh, jax.P())
+        key = processes.place(self.key, everywhere)
         capacity = self.feeder.largest_chunk(CHUNK_CAPACITY)
         for phase in self.phases:
             if update >= phase.end:
@@ -112,8 +125,9 @@ class Loop:
                 after = update + chunk.num_updates
                 following = self._chunk(after, length, phase.end) if after < phase.end else None
                 batches = self.feeder.batches(chunk, following, capacity)
+                number = processes.place(np.int32(chunk.num_updates), everywhere)
                 start = time.perf_counter()
-                state, log = run(state, self.key, batches, jnp.int32(chunk.num_updates))
+                state, log = run(state, key, batches, number)
                 log = jax.tree.map(np.asarray, log)
                 seconds = time.perf_counter() - start
                 yield chunk, state, log
@@ -122,6 +136,7 @@ class Loop:
                     ideal = round(CHUNK_SECONDS * chunk.num_updates / seconds)
                     # At most doubled: one slow chunk says little.
                     length = min(max(1, ideal), 2 * length, capacity)
+                    length = int(processes.from_first(np.int32(length)))
                 is_compiled = True
 
     def _chunk(self, update: int, length: int, end: int) -> Chunk:
@@ -160,7 +175,7 @@ class Loop:
         every = self.validate_every * self.feeder.updates_per_epoch
         if self.validation is None or (update % every and update != self.phases[-1].end):
             return
-        trained = eqx.combine(best_params(state), self.phases[-1].recipe.static)
+        trained = eqx.combine(processes.own_copy(best_params(state)), self.phases[-1].recipe.static)
         bound = self.validation(jax.random.fold_in(self.key, update), *trained)
         yield {
             "update": update,

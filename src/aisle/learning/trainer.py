@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aisle import processes
 from aisle.annealing import Kernel, schedules
 from aisle.data import Split, check_values
 from aisle.errors import InputError
@@ -63,6 +64,7 @@ def fit(
     precondition: float = 0.0,
     momentum_refresh: float = 1.0,
     jitter: float = 0.0,
+    phi_objective: str = "elbo",
     num_epochs: int = 100,
     warmup_epochs: int = 0,
     batch_size: int = 128,
@@ -97,6 +99,7 @@ def fit(
         precondition: power of the proposal's scale that preconditions HMC, 0 for none.
         momentum_refresh: share of new noise in the momentum at each transition, 1 for all.
         jitter: relative half-width of the step size's random spread.
+        phi_objective: what trains the proposal of a method with chains: elbo, elbo+wake or wake.
         num_epochs: passes over the data, counted from the very start.
         warmup_epochs: of these, the first ones that train by `vae`.
         batch_size: examples of an update.
@@ -141,7 +144,7 @@ def fit(
     )
     recipe = Recipe(
         split_arrays(model, proposal)[1],
-        estimators.named(method),
+        estimators.named(method, phi_objective),
         kernel,
         steps,
         binarize,
@@ -163,17 +166,19 @@ def fit(
         key=jax.random.key(seed),
         validation=validation,
         validate_every=validate_every,
-        out=None if out is None else Path(out),
+        out=Path(out) if out is not None and processes.is_first() else None,
         checkpoint_seconds=60 * checkpoint_minutes,
         keep_checkpoints=keep_checkpoints,
         tensorboard=tensorboard,
-        show_progress=show_progress,
+        show_progress=show_progress and processes.is_first(),
     )
     if out is not None and not resume:
         plain = {k: v for k, v in given.items() if isinstance(v, int | float | str | None)}
-        run_directory.create(Path(out), {"fit": plain} if config is None else config)
+        stored = {"fit": plain} if config is None else config
+        processes.first_does(lambda: run_directory.create(Path(out), stored))
     state, history, signal_number = loop.run(state, resume)
-    trained_model, trained_proposal = eqx.combine(best_params(state), recipe.static)
+    weights = processes.own_copy(best_params(state))
+    trained_model, trained_proposal = eqx.combine(weights, recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
 
 
@@ -201,6 +206,11 @@ def as_split(data: Split | np.ndarray) -> tuple[Split, tuple[int, ...]]:
 def batch_mesh(batch_size: int) -> jax.sharding.Mesh:
     """Return a mesh of as many devices as divide the batch evenly."""
     devices = jax.devices()
+    if jax.process_count() > 1 and batch_size % len(devices):
+        raise InputError(
+            f"batch_size is {batch_size}: with {jax.process_count()} processes it must be a "
+            f"multiple of the {len(devices)} devices that they have together"
+        )
     number = max(n for n in range(1, len(devices) + 1) if batch_size % n == 0)
     return jax.sharding.Mesh(devices[:number], ("batch",))
 

@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aisle.experiments import figure1
+from aisle.experiments.figure1 import Outcome, Row
+from commands import assert_mistake, contents, run
+
+
+def result(distance_of_ais):
+    """Return an outcome of two budgets that cost nothing."""
+    draws = np.random.default_rng(0).normal(size=(10, 500, 2))
+    rows = [
+        Row("target", 1, 1, 0, 0, 0, 0, -0.001, 0.002, 0.0, 1.0, 0.01),
+        Row("proposal", 1, 1, 0, 0, 0, 0, 1.121, 0.002, 1.12, 0.05, 0.01),
+        Row("is", 25, 25, 0, 0, 25, 0, 0.6, 0.003, None, 0.1, 0.01),
+        Row("ais", 25, 1, 5, 5, 0, 26, distance_of_ais, 0.004, None, 0.7, 0.01),
+        Row("is", 2750, 2750, 0, 0, 2750, 0, 0.3, 0.003, None, 0.2, 0.01),
+        Row("ais", 2750, 50, 5, 11, 0, 2800, 0.01, 0.004, None, 0.8, 0.01),
+    ]
+    return Outcome(0.9, rows, list(draws[:6]), {(5, 5): [0.5] * 5, (5, 11): [0.4] * 11})
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Answer at once, and remember what was asked."""
+    asked = []
+
+    def answer(*given):
+        asked.append(given)
+        return result(0.07)
+
+    monkeypatch.setattr(figure1, "run", answer)
+    return asked
+
+
+def test_figure1_writes_and_prints_the_same(capsys, quick, tmp_path):
+    out = tmp_path / "new" / "folder"
+    options = ("--seed", 3, "--draws", 12_000, "--correlation", 0.9)
+    code, printed, _ = run(capsys, "reproduce", "figure1", "--out", out, *options)
+    assert code == 0
+    assert quick == [(3, 12_000, 0.9)]
+    assert sorted(p.name for p in out.iterdir()) == ["figure1.json", "figure1.md", "figure1.png"]
+    figures = json.loads((out / "figure1.json").read_text())
+    page = (out / "figure1.md").read_text()
+    outcome = result(0.07)
+    assert figures["rows"] == [row._asdict() for row in outcome.rows]
+    assert [c["closer"] for c in figures["comparisons"]] == ["AIS", "AIS"]
+    assert (figures["seed"], figures["num_draws"], figures["correlation"]) == (3, 12_000, 0.9)
+    assert [s["num_temperatures"] for s in figures["step_sizes"]] == [5, 11]
+    assert figures["seconds"] >= 0
+    assert figures["packages"]["jax"]
+    for text in (printed, page):
+        assert figures["verdict"] in text
+        assert "0.0700 ± 0.0040" in text
+        assert "2,800 gradients" in text
+        assert "must be 1.1200, z = 0.5" in text
+    assert "a correlation of 0.9;" in page
+    assert "12,000 draws" in page
+    for path in out.iterdir():
+        assert str(path) in printed
+    with Image.open(out / "figure1.png") as image:
+        assert image.format == "PNG"
+        assert image.width > 1000
+
+
+def test_figure1_reports_a_claim_that_does_not_hold(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(figure1, "run", lambda *_: result(0.7))
+    code, printed, _ = run(capsys, "reproduce", "figure1", "--out", tmp_path)
+    assert code == 0
+    assert "IS, z = -20.0" in printed
+    assert "the closer one is AIS at 2,750; IS at 25." in printed
+    assert printed.count("as the paper says") == 0
+
+
+def test_figure1_from_end_to_end(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(figure1, "SPLITS", (figure1.Split(2, 1, 2), figure1.Split(2, 2, 2)))
+    code, printed, progress = run(
+        capsys, "reproduce", "figure1", "--out", tmp_path, "--draws", 10_000
+    )
+    assert code == 0
+    assert "ais, cost 8" in progress
+    assert "5 gradients" in printed
+    assert len(json.loads((tmp_path / "figure1.json").read_text())["rows"]) == 6
+
+
+def test_a_second_run_takes_the_place_of_the_first(capsys, quick, tmp_path):
+    for seed in (1, 2):
+        assert run(capsys, "reproduce", "figure1", "--out", tmp_path, "--seed", seed)[0] == 0
+    assert len(list(tmp_path.iterdir())) == 3
+    assert json.loads((tmp_path / "figure1.json").read_text())["seed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--draws", "100"], "draws is 100: it must be at least 10000"),
+        (["--correlation", "1"], "correlation is 1.0: it must be above 0 and below 1"),
+        (["--seed", "-1"], "seed is -1: it must be from 0 to 4294967295"),
+        (["--draws", "many"], "--draws: invalid literal"),
+    ],
+)
+def test_mistakes_are_told_before_the_work(capsys, quick, tmp_path, arguments, words):
+    out = tmp_path / "results"
+    assert_mistake(run(capsys, "reproduce", "figure1", "--out", out, *arguments), words)
+    assert not quick
+    assert not out.exists()
+
+
+def test_folders_that_cannot_be_used(capsys, quick, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "figure1.json").mkdir(parents=True)
+    before = contents(tmp_path)
+    for folder, words in (
+        ("file", "cannot make the folder"),
+        ("file/inside", "choose another --out"),
+        ("taken", "figure1.json is a folder: give a file"),
+    ):
+        assert_mistake(run(capsys, "reproduce", "figure1", "--out", tmp_path / folder), words)
+    assert not quick
+    assert contents(tmp_path) == before
+
+
+def test_what_to_reproduce_must_be_known(capsys):
+    assert_mistake(run(capsys, "reproduce", "figure7"), "figure1")
+    assert_mistake(run(capsys, "reproduce"), "figure1")
