@@ -15,19 +15,13 @@ from aisle.experiments import problems
 from aisle.models import DiagonalNormal, two_layer
 from measures import z_score
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # The label 0 has no weight: a draw of which all samples are 0 has nothing to choose by.
 TABLE = np.array([0.0, 1.0, 4.0])
 
 # How often a `Shifted` model was traced.
 TRACES = []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Halve the time to compile: what is tested here holds for any program of the same maths."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 class Labels(eqx.Module):

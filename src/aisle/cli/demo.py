@@ -84,8 +84,8 @@ def _table(results: list["Result"]) -> Table:
             f"{row.updates:,}",
             f"{row.decoder_gradients:,}",
             f"{row.seconds:.0f}",
-            f"{row.log_likelihood:.2f} ± {row.standard_error:.2f}",
-            f"{row.gap:.2f} ± {row.gap_error:.2f}",
-            f"{row.difference:.2f} ± {row.difference_error:.2f}" if row is not results[0] else "",
+            f"{row.log_likelihood:.2f} +- {row.standard_error:.2f}",
+            f"{row.gap:.2f} +- {row.gap_error:.2f}",
+            f"{row.difference:.2f} +- {row.difference_error:.2f}" if row is not results[0] else "",
         )
     return table

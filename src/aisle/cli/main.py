@@ -46,6 +46,10 @@ COMMANDS: dict[str, type[Command]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its code: 0, 1 for a failure, 2 for a mistake."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that has no such character shows a question mark.
+            stream.reconfigure(errors="replace")
     command = _parse(arguments)
     try:
         sys.exit(command.run())

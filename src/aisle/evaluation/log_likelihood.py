@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
+from scipy.special import logsumexp
 
 from aisle import processes
-from aisle.annealing import Kernel, effective_sample_size, log_mean_exp, schedules
+from aisle.annealing import Kernel, effective_sample_size, schedules
 from aisle.annealing.kernel import gradients_per_chain
 from aisle.data.files import replacing
 from aisle.errors import InputError
@@ -325,7 +326,7 @@ def _tuned_kernel(plan: _Plan, number: int, num_temperatures: int) -> tuple[Kern
     stored = None if file is None else parts.load_arrays(file)
     stored = processes.from_first(_tune(plan, number, kernel) if stored is None else stored)
     if file is not None:
-        processes.first_does(lambda: file.exists() or parts.save_arrays(file, stored))
+        processes.first_does(lambda: parts.load_arrays(file) or parts.save_arrays(file, stored))
     sizes = jnp.asarray(stored["step_sizes"])
     return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes), float(stored["seconds"])
 
@@ -409,7 +410,7 @@ def _result(plan: _Plan, done: list[_Complete], is_reached: bool | None) -> LogL
 
 def _log_means(log_weights: np.ndarray) -> np.ndarray:
     """Return the log of each example's mean weight, in double precision."""
-    return np.asarray(jax.vmap(log_mean_exp)(jnp.asarray(log_weights)), np.float64)
+    return logsumexp(log_weights.astype(np.float64), axis=1) - np.log(log_weights.shape[1])
 
 
 def _has_scale(proposal: Proposal, x: PyTree) -> bool:

@@ -154,7 +154,8 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
         "is_tolerance_reached": result.is_tolerance_reached,
         "importance": _importance(result.importance),
         "rounds": [_round(round_) for round_ in result.rounds],
-        "tuning": "step sizes were tuned on a pilot with other keys and other examples, and frozen",
+        "tuning": "step sizes were tuned on a pilot, with other keys and the examples of the pilot "
+        "or simulated ones, and frozen before the reported runs",
         "acceptance": result.acceptance.tolist(),
         "step_sizes": result.step_sizes.tolist(),
         "betas": result.betas.tolist(),

@@ -1,0 +1,628 @@
+"""log p(x) against what is known exactly, and against the same chains run by hand."""
+
+import importlib
+import itertools
+import json
+import shutil
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from aisle import anneal, log_likelihood
+from aisle.errors import InputError
+from aisle.evaluation import parts, pilot, work
+from aisle.evaluation.results import as_json
+from aisle.models import DiagonalNormal, LinearGaussian, one_layer, two_layer
+from aisle.models.joint import log_joint
+from aisle.statistics import summarise
+from measures import z_score
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+# Of that name there is a function, too.
+module = importlib.import_module("aisle.evaluation.log_likelihood")
+
+
+def log_mean_exp(values, axis):
+    """In double precision, written out."""
+    values = np.asarray(values, np.float64)
+    highest = values.max(axis, keepdims=True)
+    return np.log(np.mean(np.exp(values - highest), axis)) + highest.squeeze(axis)
+
+
+# Models of six bits, all 64 observations of which are evaluated, many times each.
+BITS = np.array(list(itertools.product([0.0, 1.0], repeat=6)), np.float32)
+NUM_COPIES = 16
+# Where the density of `Walled` ends.
+WALL = 1.9
+
+
+class Problem(NamedTuple):
+    model: object
+    proposal: object
+    # log p(x) of each of BITS.
+    exact: np.ndarray
+    options: dict
+
+
+class Wide(eqx.Module):
+    """An encoder wider than the prior, so that all weights are bounded."""
+
+    weight: Array
+
+    def __call__(self, x):
+        return DiagonalNormal(self.weight @ (x - 0.5), jnp.full(self.weight.shape[:1], 1.15))
+
+
+class Walled(eqx.Module):
+    """A model whose density ends at a wall: moves into it are not finite."""
+
+    inner: object
+
+    def log_prior(self, z):
+        return jnp.where(z[0] < WALL, self.inner.log_prior(z), -jnp.inf)
+
+    def log_likelihood(self, x, z):
+        return self.inner.log_likelihood(x, z)
+
+    def sample_prior(self, key):
+        """Draw roughly, as only the pilot does."""
+        return jnp.minimum(self.inner.sample_prior(key), WALL - 0.1)
+
+    def sample_observation(self, key, z):
+        return self.inner.sample_observation(key, z)
+
+
+def networks(build, num_latents, scale, seed):
+    """Return a model and its proposal, with normal weights."""
+
+    def make(key):
+        return build(key, np.full(6, 0.4), num_latents=num_latents, num_hidden=3)
+
+    generator = np.random.default_rng(seed)
+    shapes = eqx.filter_eval_shape(make, jax.random.key(0))
+    return jax.tree.map(lambda a: jnp.float32(scale * generator.normal(size=a.shape)), shapes)
+
+
+def network(mlp, inputs):
+    """Apply a network in double precision."""
+    for layer in mlp.layers:
+        outputs = inputs @ np.float64(layer.weight).T + np.float64(layer.bias)
+        inputs = np.tanh(outputs)
+    return outputs
+
+
+def normal_grid(dimensions, number):
+    """Points with log-weights that integrate against the standard normal density."""
+    axis = np.linspace(-6, 6, number)
+    return with_density([(axis, np.full(number, axis[1] - axis[0]))] * dimensions)
+
+
+def with_density(rules):
+    """Combine a rule of quadrature for each dimension, and the standard normal density."""
+    nodes, weights = zip(*rules, strict=True)
+    points, log_weights = (
+        np.stack(np.meshgrid(*each), -1).reshape(-1, len(rules))
+        for each in (nodes, np.log(weights))
+    )
+    return points, np.sum(log_weights - (points**2 + np.log(2 * np.pi)) / 2, axis=1)
+
+
+def integrate(logits, log_weights):
+    """Return log p(x) of each of BITS, from the logits at the points of a grid."""
+    values = np.float64(BITS) @ logits.T - np.logaddexp(0, logits).sum(1) + log_weights
+    return log_mean_exp(values, axis=1) + np.log(values.shape[1])
+
+
+def one_latent(number=121):
+    model, _ = networks(one_layer, num_latents=1, scale=2.0, seed=5)
+    points, log_weights = normal_grid(1, number)
+    exact = integrate(network(model.decoder, points), log_weights)
+    return Problem(model, None, exact, {"schedule": "linear"})
+
+
+def two_latents(number=121):
+    inner, _ = networks(one_layer, num_latents=2, scale=1.5, seed=2)
+    nodes, weights = np.polynomial.legendre.leggauss(number)
+    half = (WALL + 6) / 2
+    axis = np.linspace(-6, 6, number)
+    rules = (half * (nodes + 1) - 6, half * weights), (axis, np.full(number, axis[1] - axis[0]))
+    points, log_weights = with_density(rules)
+    exact = integrate(network(inner.decoder, points), log_weights)
+    encoder = Wide(jnp.linspace(-0.3, 0.5, 12).reshape(2, 6))
+    return Problem(Walled(inner), encoder, exact, {"momentum_refresh": 0.5})
+
+
+def two_layers(number=45):
+    """(h1, h2) of 2 + 1 dimensions, integrated over the noises that they are made of."""
+    model, proposal = networks(two_layer, num_latents=1, scale=0.7, seed=1)
+    # Wider than the model, as the weights should be bounded.
+    proposal = eqx.tree_at(
+        lambda q: [layer.network.layers[-1].bias for layer in (q.lower, q.upper)],
+        jax.tree.map(lambda a: a / 5, proposal),
+        [jnp.array([0.0, 0.0, 0.9, 0.9]), jnp.array([0.0, 0.3])],
+    )
+    points, log_weights = normal_grid(3, number)
+    loc, log_scale = np.split(network(model.upper.network, points[:, :1]), 2, axis=1)
+    first = loc + np.exp(log_scale) * points[:, 1:]
+    exact = integrate(network(model.decoder, first), log_weights)
+    return Problem(model, proposal, exact, {"schedule": "geometric", "precondition": 0.5})
+
+
+PROBLEMS = {"one latent": one_latent, "two latents": two_latents, "two layers": two_layers}
+CHOSEN = [
+    "two latents",
+    pytest.param("one latent", marks=pytest.mark.slow),
+    pytest.param("two layers", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=CHOSEN)
+def enumerated(request, quick_compilation):
+    """A problem, and log p(x) of copies of all its observations by short runs."""
+    problem = PROBLEMS[request.param]()
+    result = log_likelihood(
+        problem.model,
+        problem.proposal,
+        np.tile(BITS, (NUM_COPIES, 1)),
+        num_chains=4,
+        num_temperatures=4,
+        num_leapfrog=2,
+        bdmc_examples=0,
+        show_progress=False,
+        **problem.options,
+    )
+    return request.param, problem.exact, result
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("one latent", 91),
+        ("two latents", 91),
+        pytest.param("two layers", 37, marks=pytest.mark.slow),
+    ],
+)
+def test_the_quadrature_has_converged(name, number):
+    coarse, fine = PROBLEMS[name](number), PROBLEMS[name]()
+    np.testing.assert_allclose(coarse.exact, fine.exact, rtol=0, atol=1e-3)
+
+
+def test_weights_of_enumerated_observations_are_unbiased(enumerated):
+    name, exact, result = enumerated
+    errors = result.log_p - np.tile(exact, NUM_COPIES)
+    assert abs(z_score(np.exp(errors), 1)) < 4
+    # Of each observation, too: log p(x) differs by nats between them.
+    assert np.ptp(exact) > 3
+    each = np.log(np.exp(errors).reshape(NUM_COPIES, -1).mean(0))
+    assert np.abs(each).max() < 0.8
+    # And though there are moves into the wall.
+    assert (result.num_nonfinite.sum() > 100) == (name == "two latents")
+
+
+def test_log_weights_of_enumerated_observations_are_too_low(enumerated):
+    _, exact, result = enumerated
+    errors = result.log_p - np.tile(exact, NUM_COPIES)
+    assert z_score(errors, 0) < -4
+    # By what the chains' weights vary by, to second order.
+    sizes = np.asarray(result.effective_sample_size, float)
+    spread = (1 / sizes - 1 / 4) / 2
+    assert 0.5 < -errors.mean() / spread.mean() < 3
+
+
+# The third latent is not used: its posterior is the prior.
+WEIGHT = np.array([[1.0, 0.5, 0], [-0.5, 1.0, 0], [1.5, -0.3, 0], [0.2, 0.8, 0]])
+BIAS, SIGMA = np.array([0.2, 0.0, -1.0, 0.5]), 0.6
+MODEL = LinearGaussian(
+    jnp.asarray(WEIGHT, jnp.float32), jnp.asarray(BIAS, jnp.float32), jnp.log(SIGMA)
+)
+SEED, NUM_CHAINS, NUM_TEMPERATURES, NUM_LEAPFROG, REFRESH = 7, 2, 4, 2, 0.6
+NUM_EXAMPLES, NUM_SIMULATED, NUM_SAMPLES = 1000, 400, 20
+GRADIENTS_PER_CHAIN = 1 + (NUM_TEMPERATURES - 1) * NUM_LEAPFROG
+# Tiles of 256 on 8 devices.
+PREFERRED, TILE = 32, 256
+SETTINGS = {
+    "num_chains": NUM_CHAINS,
+    "num_temperatures": NUM_TEMPERATURES,
+    "num_leapfrog": NUM_LEAPFROG,
+    "momentum_refresh": REFRESH,
+    "bdmc_examples": NUM_SIMULATED,
+    "importance_samples": NUM_SAMPLES,
+    "seed": SEED,
+    "show_progress": False,
+}
+
+
+def posterior():
+    """Return the gain and the covariance of the exact posterior, in double precision."""
+    precision = np.eye(3) + WEIGHT.T @ WEIGHT / SIGMA**2
+    covariance = np.linalg.inv(precision)
+    return covariance @ WEIGHT.T / SIGMA**2, covariance
+
+
+def exact_log_p(xs):
+    covariance = WEIGHT @ WEIGHT.T + SIGMA**2 * np.eye(4)
+    centred = np.asarray(xs, np.float64) - BIAS
+    _, log_determinant = np.linalg.slogdet(2 * np.pi * covariance)
+    squares = np.sum(centred @ np.linalg.inv(covariance) * centred, axis=1)
+    return -(squares + log_determinant) / 2
+
+
+class Encoder(eqx.Module):
+    """The exact posterior without its correlations, a little wider, and moved by as much."""
+
+    gain: Array
+    scale: Array
+
+    def __call__(self, x):
+        loc = self.gain @ (x - jnp.asarray(BIAS, x.dtype))
+        return DiagonalNormal(loc + self.scale, self.scale)
+
+
+def make_encoder():
+    gain, covariance = posterior()
+    scale = 1.2 * np.sqrt(np.diagonal(covariance))
+    return Encoder(jnp.asarray(gain, jnp.float32), jnp.asarray(scale, jnp.float32))
+
+
+ENCODER = make_encoder()
+
+
+def draw_observations():
+    generator = np.random.default_rng(2)
+    z, noise = generator.normal(size=(NUM_EXAMPLES, 3)), generator.normal(size=(NUM_EXAMPLES, 4))
+    return (z @ WEIGHT.T + BIAS + SIGMA * noise).astype(np.float32)
+
+
+XS = draw_observations()
+
+
+def evaluate(**changes):
+    return log_likelihood(MODEL, ENCODER, XS, **SETTINGS | changes)
+
+
+class Done(NamedTuple):
+    result: object
+    folder: object
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, quick_compilation):
+    """An evaluation with everything, kept in a folder."""
+    folder = tmp_path_factory.mktemp("done") / "new" / "folder"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "preferred_examples", lambda *_: PREFERRED)
+        return Done(evaluate(out=folder), folder)
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(module, "preferred_examples", lambda *_: PREFERRED)
+
+
+def read_parts(folder):
+    """Return the figures of all parts by their name, in the order of the examples."""
+    found = parts.read(folder)
+    order = np.argsort(np.concatenate([part.indices for part in found]))
+    return {
+        name: np.concatenate([part.kept[name] for part in found])[order] for name in found[0].kept
+    }
+
+
+def round_key(purpose, number=0):
+    root = jax.random.key(SEED)
+    return jax.random.fold_in(jax.random.fold_in(root, number), purpose)
+
+
+def test_weights_are_unbiased_and_their_logarithms_too_low(done):
+    errors = done.result.log_p - exact_log_p(XS)
+    assert abs(z_score(np.exp(errors), 1)) < 4
+    assert z_score(errors, 0) < -4
+    assert errors.mean() > -0.4
+
+
+def test_the_mean_and_its_error_are_those_of_the_examples(done):
+    log_p = done.result.log_p
+    error = np.std(log_p, ddof=1) / np.sqrt(NUM_EXAMPLES)
+    np.testing.assert_allclose(done.result.estimate, (log_p.mean(), error, NUM_EXAMPLES))
+    np.testing.assert_array_equal(done.result.indices, np.arange(NUM_EXAMPLES))
+
+
+@eqx.filter_jit
+def chains_by_hand(step_sizes, betas, xs):
+    """The runs of a round, with its frozen step sizes, keys of the examples' numbers and chains."""
+
+    def chain(x, index, number):
+        key = jax.random.fold_in(jax.random.fold_in(round_key(module._FORWARD), index), number)
+        q = ENCODER(x)
+        options = {"scale": q.scale, "refresh": REFRESH, "last_move": False}
+        density = log_joint(MODEL, x)
+        return anneal(key, q, density, betas, step_sizes, NUM_LEAPFROG, **options)
+
+    each = jax.vmap(jax.vmap(chain, (None, None, 0)), (0, 0, None))
+    run = each(xs, jnp.arange(len(xs)), jnp.arange(NUM_CHAINS))
+    return run.log_weight, run.info.acceptance
+
+
+def test_the_chains_are_those_of_the_frozen_step_sizes(done):
+    result = done.result
+    sizes, betas = jnp.asarray(result.step_sizes), jnp.asarray(result.betas)
+    log_weights, acceptance = chains_by_hand(sizes, betas, jnp.asarray(XS))
+    np.testing.assert_allclose(log_mean_exp(log_weights, 1), result.log_p, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(acceptance.mean((0, 1)), result.acceptance, rtol=1e-4)
+    weights = np.exp(np.asarray(log_weights, float))
+    sizes = weights.sum(1) ** 2 / (weights**2).sum(1)
+    np.testing.assert_allclose(result.effective_sample_size, sizes, rtol=1e-3)
+    assert result.acceptance.shape == (NUM_TEMPERATURES - 1,)
+    with np.load(done.folder / "round0" / "step_sizes.npz") as file:
+        np.testing.assert_array_equal(file["step_sizes"], result.step_sizes)
+    assert result.num_nonfinite.tolist() == [0] * NUM_EXAMPLES
+
+
+def test_step_sizes_are_tuned_to_the_target(done):
+    np.testing.assert_allclose(done.result.acceptance, 0.65, atol=0.07)
+
+
+def test_bidirectional_bounds_enclose_the_truth(done):
+    """Which is known, as the simulated examples can be drawn again."""
+
+    def simulate(index):
+        key = jax.random.fold_in(round_key(module._BDMC), index)
+        key_z, key_x, _, _ = jax.random.split(key, 4)
+        return MODEL.sample_observation(key_x, MODEL.sample_prior(key_z))
+
+    exact = exact_log_p(jax.vmap(simulate)(jnp.arange(NUM_SIMULATED)))
+    figures = read_parts(done.folder / "round0" / "bidirectional")
+    assert figures["up"].shape == figures["down"].shape == (NUM_SIMULATED, NUM_CHAINS)
+    lower = log_mean_exp(figures["up"], 1)
+    upper = -log_mean_exp(-figures["down"], 1)
+    assert abs(z_score(np.exp(lower - exact), 1)) < 4
+    assert abs(z_score(np.exp(exact - upper), 1)) < 4
+    assert z_score(lower, exact.mean()) < z_score(upper, exact.mean())
+    assert z_score(lower - exact, 0) < -4
+    assert z_score(upper - exact, 0) > 4
+    bdmc, gap = done.result.bdmc, upper - lower
+    np.testing.assert_allclose(bdmc.lower, summarise(lower), rtol=1e-5)
+    np.testing.assert_allclose(bdmc.upper, summarise(upper), rtol=1e-5)
+    np.testing.assert_allclose(bdmc.gap, summarise(gap), rtol=1e-3)
+    np.testing.assert_allclose(bdmc.worst_gap, gap.max(), rtol=1e-3)
+    # The chains have draws of their own, though those that go down start at the same place.
+    for name in ("up", "down"):
+        assert len(np.unique(figures[name])) > 0.95 * figures[name].size
+
+
+def test_importance_sampling_bounds_the_same_examples(done):
+    figures = read_parts(done.folder / f"importance{NUM_SAMPLES}")
+    importance, exact = done.result.importance, exact_log_p(XS)
+    assert abs(z_score(np.exp(figures["bound"] - exact), 1)) < 4
+    _, covariance = posterior()
+    precision = np.linalg.inv(covariance)
+    shift = scale = np.float64(ENCODER.scale)
+    divergence = (
+        np.sum(np.diagonal(precision) * scale**2) + shift @ precision @ shift - 3
+        - np.linalg.slogdet(precision * scale**2)[1]
+    ) / 2  # fmt: skip
+    assert abs(z_score(figures["elbo"] - exact, -divergence)) < 4
+    np.testing.assert_allclose(importance.bound, summarise(figures["bound"]))
+    np.testing.assert_allclose(importance.elbo, summarise(figures["elbo"]))
+    paired = summarise(done.result.log_p - figures["bound"])
+    np.testing.assert_allclose(importance.ais_difference, paired)
+    assert paired.standard_error < importance.bound.standard_error
+    assert importance.num_samples == NUM_SAMPLES
+
+
+def test_a_latent_that_only_varies_by_noise_is_not_active(done):
+    assert (done.result.importance.active_units, done.result.importance.num_latents) == (2, 3)
+
+
+def test_every_gradient_is_counted(done):
+    tuning = 20 * 64 * (1 + NUM_TEMPERATURES * NUM_LEAPFROG)
+    wanted = tuning + NUM_CHAINS * GRADIENTS_PER_CHAIN * (NUM_EXAMPLES + 2 * NUM_SIMULATED)
+    assert done.result.decoder_gradients == done.result.rounds[0].decoder_gradients == wanted
+
+
+def test_the_files_have_the_result(done):
+    content = json.loads((done.folder / "result.json").read_text())
+    assert content == json.loads(json.dumps(as_json(done.result)))
+    assert (content["is_complete"], content["is_tolerance_reached"]) == (True, None)
+    wanted = {"num_chains": NUM_CHAINS, "seed": SEED, "precondition": 1.0, "schedule": "sigmoid"}
+    assert wanted.items() <= content["settings"].items()
+    with np.load(done.folder / "examples.npz") as file:
+        np.testing.assert_array_equal(file["log_p"], done.result.log_p)
+    names = {path.name for path in done.folder.iterdir()}
+    assert names == {"settings.json", "result.json", "examples.npz", "examples.csv"} | {
+        "round0",
+        f"importance{NUM_SAMPLES}",
+    }
+
+
+def test_order_tiles_and_devices_do_not_matter(done, monkeypatch):
+    """Nor does what else was asked for."""
+    order = np.random.default_rng(1).permutation(NUM_EXAMPLES)
+    devices = jax.devices()[:3]
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    monkeypatch.setattr(module, "preferred_examples", lambda *_: 7)
+    changes = {"bdmc_examples": 0, "importance_samples": 0}
+    found = log_likelihood(MODEL, ENCODER, XS[order], indices=order, **SETTINGS | changes)
+    np.testing.assert_array_equal(found.indices, order)
+    np.testing.assert_allclose(found.log_p, done.result.log_p[order], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.acceptance, done.result.acceptance, rtol=1e-4)
+    np.testing.assert_allclose(found.estimate, done.result.estimate, rtol=1e-5)
+    np.testing.assert_array_equal(found.step_sizes, done.result.step_sizes)
+    assert (found.bdmc, found.importance) == (None, None)
+
+
+def assert_identical(found, wanted):
+    """All but the time that it took."""
+
+    def timeless(result):
+        rounds = [round_._replace(seconds=0.0) for round_ in result.rounds]
+        return result._replace(rounds=rounds)
+
+    jax.tree.map(np.testing.assert_array_equal, timeless(found), timeless(wanted))
+
+
+def files_of(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
+
+
+@pytest.fixture
+def copied(done, tmp_path, small_tiles):
+    folder = tmp_path / "copy"
+    shutil.copytree(done.folder, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ["round0/forward/00000768.npz"],
+        [
+            "round0/step_sizes.npz",
+            "round0/bidirectional/00000256.npz",
+            "round0/forward",
+            f"importance{NUM_SAMPLES}",
+            "result.json",
+        ],
+    ],
+    ids=["last tile", "in the certificate"],
+)
+def test_going_on_gives_the_same_bits(done, copied, missing):
+    for name in missing:
+        path = copied / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = {p: t for p, t in files_of(copied).items() if p.name != "examples.npz"}
+    assert_identical(evaluate(out=copied), done.result)
+    after = files_of(copied)
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(files_of(done.folder))
+
+
+def test_a_finished_evaluation_costs_nothing(done, copied, monkeypatch):
+    def compiled(*_):
+        raise AssertionError("something was computed")
+
+    monkeypatch.setattr(work, "_compile", compiled)
+    monkeypatch.setattr(pilot, "tune", compiled)
+    assert_identical(evaluate(out=copied), done.result)
+    # With less than before, too.
+    found = evaluate(out=copied, importance_samples=0, bdmc_examples=0, max_seconds=9.0)
+    np.testing.assert_array_equal(found.log_p, done.result.log_p)
+    assert (found.bdmc, found.importance) == (None, None)
+    fewer = evaluate(out=copied, importance_samples=0, bdmc_examples=100)
+    lower = log_mean_exp(read_parts(copied / "round0" / "bidirectional")["up"], 1)[:100]
+    np.testing.assert_allclose(fewer.bdmc.lower, summarise(lower), rtol=1e-5)
+
+
+def test_time_that_is_up_is_said(done, copied):
+    shutil.rmtree(copied / "round0" / "forward")
+    shutil.rmtree(copied / "round0" / "bidirectional")
+    found = evaluate(out=copied, max_seconds=1e-6, importance_samples=0)
+    assert not found.is_complete
+    assert found.is_tolerance_reached is None
+    # A tile of each.
+    assert found.bdmc.gap.num_examples == found.estimate.num_examples == TILE
+    np.testing.assert_array_equal(found.indices, np.arange(TILE))
+    np.testing.assert_array_equal(found.log_p, done.result.log_p[:TILE])
+    spared = done.result.decoder_gradients - found.decoder_gradients
+    num_chains = NUM_CHAINS * (NUM_EXAMPLES - TILE + 2 * (NUM_SIMULATED - TILE))
+    assert spared == num_chains * GRADIENTS_PER_CHAIN
+    assert not json.loads((copied / "result.json").read_text())["is_complete"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_chains": 5}, "other num_chains:"),
+        ({"seed": 8, "num_leapfrog": 3}, "other num_leapfrog, seed:"),
+        ({"x": XS + 1}, "other examples:"),
+        ({"x": XS[::-1].copy()}, "other examples:"),
+        ({"indices": np.arange(1, NUM_EXAMPLES + 1)}, "other examples:"),
+        ({"pilot_x": XS[:3]}, "other pilot_examples:"),
+        ({"model": eqx.tree_at(lambda m: m.bias, MODEL, jnp.zeros(4))}, "other weights:"),
+        ({"proposal": eqx.tree_at(lambda e: e.scale, ENCODER, jnp.ones(3))}, "other weights:"),
+    ],
+    ids=["chains", "two things", "values", "order", "indices", "pilot", "model", "encoder"],
+)
+def test_an_evaluation_goes_on_with_its_own_settings_only(copied, changes, words):
+    before = files_of(copied)
+    arguments = {"model": MODEL, "proposal": ENCODER, "x": XS} | SETTINGS | changes
+    with pytest.raises(InputError, match=words):
+        log_likelihood(**arguments, out=copied)
+    assert files_of(copied) == before
+
+
+def test_settings_that_are_damaged(copied):
+    (copied / "settings.json").write_text('{"seed": ')
+    with pytest.raises(InputError, match=r"settings\.json is damaged"):
+        evaluate(out=copied)
+
+
+def test_other_peoples_files_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds other files: choose another --out"):
+        evaluate(out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/folder"):
+        with pytest.raises(InputError, match=r"cannot write into"):
+            evaluate(out=tmp_path / out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_process_killed_before_it_wrote_anything(tmp_path):
+    (tmp_path / ".settings.json.4242.partial").write_text("{")
+    module.claim(tmp_path, {"seed": 1})
+    assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 1}
+
+
+BAD_ARGUMENTS = [
+    ({"num_chains": 0}, "num_chains is 0"),
+    ({"num_chains": -1}, "num_chains is -1"),
+    ({"num_temperatures": 1}, "num_temperatures is 1: it must be at least 2"),
+    ({"num_leapfrog": 0}, "num_leapfrog is 0"),
+    ({"schedule": "immediate"}, "schedule is immediate"),
+    ({"precondition": -1.0}, "precondition is -1"),
+    ({"precondition": float("nan")}, "precondition is nan"),
+    ({"proposal": None, "precondition": 1.0}, "precondition is 1 .*no `scale`: use 0"),
+    ({"momentum_refresh": 0.0}, "momentum_refresh is 0"),
+    ({"momentum_refresh": 1.5}, "momentum_refresh is 1.5"),
+    ({"target_accept": 1.0}, "target_accept is 1"),
+    ({"target_accept": float("nan")}, "target_accept is nan"),
+    ({"bdmc_examples": -1}, "bdmc_examples is -1"),
+    ({"tolerance": 0.0}, "tolerance is 0"),
+    ({"tolerance": float("nan")}, "tolerance is nan"),
+    ({"tolerance": 0.1, "bdmc_examples": 0}, "bdmc_examples is 0, but a tolerance"),
+    ({"max_seconds": 0.0}, "max_seconds is 0"),
+    ({"max_seconds": float("inf")}, "max_seconds is inf"),
+    ({"importance_samples": -1}, "importance_samples is -1"),
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**32}, "seed is 4294967296"),
+    ({"memory_mb": 0}, "memory_mb is 0"),
+    ({"x": XS[:0]}, "no observations"),
+    ({"x": np.float32(1)}, r"shapes \[\(\)\]"),
+    ({"x": (XS, XS[1:])}, "as many in each"),
+    ({"x": np.where(np.arange(NUM_EXAMPLES)[:, None] == 3, np.nan, XS)}, "example 3 .*not finite"),
+    ({"pilot_x": np.full((5, 4), np.inf, np.float32)}, "example 0 .*not finite"),
+    ({"indices": np.arange(999)}, "999 different indices for 1000 examples"),
+    ({"indices": np.arange(1000) // 2}, "500 different indices for 1000 examples"),
+    ({"indices": np.arange(1000) / 2}, "whole numbers"),
+    ({"indices": np.arange(1000) - 1}, "from -1 to 998"),
+    ({"indices": np.arange(1000) + 2**31}, "whole numbers"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD_ARGUMENTS, ids=lambda a: ",".join(a))
+def test_a_bad_argument_is_refused_and_leaves_nothing(tmp_path, changes, words):
+    arguments = {"model": MODEL, "proposal": ENCODER, "x": XS} | SETTINGS | changes
+    with pytest.raises(InputError, match=words):
+        log_likelihood(**arguments, out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
