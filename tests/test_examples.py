@@ -16,6 +16,7 @@ def blocks():
             yield pytest.param(code, id=f"{page.name}-{i}")
 
 
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("code", list(blocks()))
 def test_every_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -32,6 +33,7 @@ def test_a_model_of_your_own(tmp_path, monkeypatch):
     assert found["fitted"].history[-1]["held_out_bound"] > 10
 
 
+@pytest.mark.slow
 def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
     found = run_example("evaluate_elsewhere.py", tmp_path, monkeypatch)
     errors = found["result"].log_p - found["exact"]

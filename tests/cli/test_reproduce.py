@@ -75,6 +75,7 @@ def test_figure1_reports_a_claim_that_does_not_hold(capsys, monkeypatch, tmp_pat
     assert printed.count("as the paper says") == 0
 
 
+@pytest.mark.slow
 def test_figure1_from_end_to_end(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(figure1, "SPLITS", (figure1.Split(2, 1, 2), figure1.Split(2, 2, 2)))
     code, printed, progress = run(

@@ -163,6 +163,7 @@ def test_density_of_two_samples():
     assert np.all(np.abs(counts - expected) < 4 * np.sqrt(expected))
 
 
+@pytest.mark.slow
 def test_long_annealing_draws_from_the_posterior():
     model, x, posterior = problems.linear_gaussian()
     exact = model.posterior(x)
@@ -205,6 +206,7 @@ def test_the_parts_of_a_latent_stay_together():
         np.testing.assert_array_equal(draws["two"], np.stack([draws["one"], 2 * draws["one"]], 1))
 
 
+@pytest.mark.slow
 def test_two_stochastic_layers():
     model, proposal = two_layer(jax.random.key(0), np.full(6, 0.4), num_latents=2, num_hidden=4)
     x = np.array([0, 1, 1, 0, 1, 0], np.float32)

@@ -341,6 +341,7 @@ def exact_gradient(model, x):
     ("name", "sizes"),
     [("iwae", (1, 5, 50)), ("dreg", (1, 5, 50)), ("mh-hmc", (1, 4, 16)), ("ais", (1, 4, 16))],
 )
+@pytest.mark.slow
 def test_theta_gradients_approach_that_of_the_exact_marginal(name, sizes):
     found = [distances()[f"{name} {size}"] for size in sizes]
     for (before, error_before), (after, error_after) in itertools.pairwise(found):
@@ -431,6 +432,7 @@ def test_differentiation_adds_no_pass_over_the_chain(name):
     assert len(found) == len(scans(jax.make_jaxpr(forward)(*args).jaxpr))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_temperatures():
     batch, num_samples = 4, 8
     build = functools.partial(one_layer, mean=np.full(12, 0.5), num_latents=8, num_hidden=32)
