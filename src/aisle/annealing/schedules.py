@@ -50,7 +50,7 @@ def immediate(num_temperatures: int) -> Betas:
 
 def adapted(
     betas: Betas, log_ratios: Float[Array, " temperatures"], num_temperatures: int
-) -> Betas:
+) -> Float[Array, " new_points"]:
     """Place temperatures so that each step loses the same, judged by an earlier run.
 
     A step of width d from beta loses about d^2 m'(beta) / 2 of the log-weight, where m(beta) is the

@@ -136,10 +136,10 @@ class DistributedOptions:
     coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
     """Address of the first process."""
 
-    num_processes: int | None = None
+    num_processes: Annotated[int | None, arg(metavar="INT")] = None
     """How many there are."""
 
-    process_id: int | None = None
+    process_id: Annotated[int | None, arg(metavar="INT")] = None
     """Which one this is, from 0; the first one writes and prints."""
 
 
@@ -189,7 +189,7 @@ class SamplerOptions:
     tolerance: Annotated[float | None, arg(metavar="NATS")] = None
     """Double T until the gap of bidirectional Monte Carlo and the change are below this."""
 
-    max_seconds: float | None = None
+    max_seconds: Annotated[float | None, arg(metavar="SECONDS")] = None
     """Begin no new work after this time, and report what was reached."""
 
     importance_samples: int = 0
