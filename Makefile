@@ -4,7 +4,7 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env demo test test-slow lint format breaks clean
+.PHONY: help env demo test test-slow lint format bench breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ lint: env  ## ruff and basedpyright
 format: env  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: env  ## measure speed and memory against the limit and against others
+	$(BIN)/python -m benchmarks.run
 
 breaks: env  ## break the sampler on purpose, see the tests catch each break
 	$(BIN)/python scripts/breaks.py

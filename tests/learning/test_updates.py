@@ -278,7 +278,7 @@ def test_the_smallest_number_of_tiles_that_fit():
     def number(num_local, num_samples):
         return updates._num_tiles(num_local, Kernel(jnp.ones(2), jnp.ones(1), num_samples))
 
-    assert [number(128, k) for k in (1, 8, 9, 50, 1024, 5000)] == [1, 1, 2, 8, 128, 128]
+    assert [number(128, k) for k in (1, 8, 9, 50, 1024, 5000)] == [1, 4, 4, 16, 128, 128]
     assert number(7, 200) == 7
     assert number(1, 5000) == 1
 

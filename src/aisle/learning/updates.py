@@ -23,7 +23,7 @@ from aisle.learning.observations import observe
 from aisle.types import Model, PRNGKey, Proposal, Scalar
 
 # Chains of one tile: their activations stay in the cache, and memory does not grow with K.
-CHAINS_PER_TILE = 1024
+CHAINS_PER_TILE = 400
 
 Params = PyTree[Array | None]
 

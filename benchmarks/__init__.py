@@ -1,0 +1,1 @@
+"""Speed, memory and tightness, measured; never imported by the tests."""
