@@ -1,5 +1,7 @@
 """What can go wrong in ways that are told to the user in one line."""
 
+from collections.abc import Mapping
+
 
 class InputError(ValueError):
     """A mistake in the input, told in one line: the value, the rule it breaks and the fix.
@@ -13,3 +15,10 @@ class TrainingError(RuntimeError):
 
     The command line prints it without a traceback and exits with code 1.
     """
+
+
+def check_rules(given: Mapping[str, object], rules: Mapping[str, tuple[bool, str]]) -> None:
+    """Refuse the first value whose rule is not kept, in one line that names both."""
+    for name, (is_kept, rule) in rules.items():
+        if not is_kept:
+            raise InputError(f"{name} is {given[name]}: it must be {rule}")

@@ -28,7 +28,7 @@ from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
-from aisle.errors import InputError
+from aisle.errors import InputError, check_rules
 from aisle.models.joint import log_joint
 from aisle.types import (
     Distribution,
@@ -222,9 +222,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
         "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
         "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
     }
-    for name, (is_kept, rule) in rules.items():
-        if not is_kept:
-            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+    check_rules(given, rules)
 
 
 def _check_finite(x: Observation) -> None:

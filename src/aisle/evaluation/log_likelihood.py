@@ -19,7 +19,7 @@ from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, schedules
 from aisle.annealing.kernel import gradients_per_chain
 from aisle.data.files import replacing
-from aisle.errors import InputError
+from aisle.errors import InputError, check_rules
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
@@ -464,9 +464,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
         "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
         "memory_mb": (given["memory_mb"] >= 1, "at least 1"),
     }
-    for name, (is_kept, rule) in rules.items():
-        if not is_kept:
-            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+    check_rules(given, rules)
     if tolerance is not None and not given["bdmc_examples"]:
         raise InputError(
             "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"

@@ -14,7 +14,7 @@ import numpy as np
 from aisle import processes
 from aisle.annealing import Kernel, schedules
 from aisle.data import Split, check_values
-from aisle.errors import InputError
+from aisle.errors import InputError, check_rules
 from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params
@@ -268,6 +268,4 @@ def _check_arguments(given: Mapping[str, Any], num_examples: int) -> None:
         "checkpoint_minutes": (0 <= given["checkpoint_minutes"] < math.inf, "finite, 0 or more"),
         "keep_checkpoints": (given["keep_checkpoints"] >= 1, "at least 1"),
     }
-    for name, (is_kept, rule) in rules.items():
-        if not is_kept:
-            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+    check_rules(given, rules)

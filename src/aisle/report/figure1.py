@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from scipy.ndimage import gaussian_filter
 
-from aisle.data.files import replacing
-from aisle.errors import InputError
+from aisle.report.pictures import save_figure
 
 # Half the width of a panel, the bins along it, and the bins that a density is smoothed over.
 _REACH, _NUM_BINS, _SMOOTHING = 3.2, 128, 1.2
@@ -87,7 +86,7 @@ def save_comparison(
         _label(axes, panel)
     left.supxlabel(caption, fontsize=8.5, color=_INK)
     _draw_distances(right.subplots(), distances)
-    _save(figure, path)
+    save_figure(figure, path, dpi=200)
 
 
 def _density(draws: np.ndarray) -> np.ndarray:
@@ -177,13 +176,3 @@ def _quieten(axes: Axes) -> None:
     """Keep the frame in the background."""
     axes.tick_params(which="both", labelsize=8, length=2.5, color=_FAINT, labelcolor=_INK)
     axes.spines[:].set(color=_FAINT, linewidth=0.6)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        with replacing(path) as part:
-            figure.savefig(part, format="png", dpi=200)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): give a file in a writable folder"
-        ) from None

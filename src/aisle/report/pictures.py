@@ -82,9 +82,14 @@ def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None
             _draw_pictures(axes, panel, shape)
         else:
             _draw_curves(axes, panel)
+    save_figure(figure, path, dpi=150)
+
+
+def save_figure(figure: Figure, path: Path, *, dpi: int) -> None:
+    """Write a figure as PNG, whole or not at all."""
     try:
         with replacing(path) as part:
-            figure.savefig(part, format="png", dpi=150)
+            figure.savefig(part, format="png", dpi=dpi)
     except OSError as error:
         raise InputError(
             f"cannot write {path} ({error.strerror}): give a file in a writable folder"
