@@ -132,6 +132,51 @@ def blackjax_seconds(K: int, T: int, L: int, repeats: int = 3) -> float:
     return _optax_seconds(example, (model, proposal), repeats)
 
 
+def numpyro_seconds(K: int, T: int, L: int, repeats: int = 3) -> float:
+    """Time NumPyro's AutoSemiDAIS with K particles of T x L leapfrog steps.
+
+    It is another estimator of the same cost in steps: no accept and reject, one step for each
+    temperature, and a gradient that goes back through the whole chain.
+    """
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoSemiDAIS
+
+    model, proposal = networks()
+    data = jnp.asarray(pictures()[:BATCH], jnp.float32) / 255
+
+    def with_params(name: str, tree: Any) -> Any:
+        leaves, structure = jax.tree.flatten(tree)
+        params = [numpyro.param(f"{name}{i}", leaf) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(structure, params)
+
+    def joint(x):
+        decoder = with_params("decoder", model.decoder)
+        with numpyro.plate("data", BATCH):
+            z = numpyro.sample("z", dist.Normal().expand([50]).to_event(1))
+            bits = dist.Bernoulli(logits=jax.vmap(decoder)(z)).to_event(1)
+            numpyro.sample("x", bits, obs=x)
+
+    def guide(x):
+        q = jax.vmap(with_params("encoder", proposal))(x)
+        with numpyro.plate("data", BATCH):
+            numpyro.sample("z", dist.Normal(q.loc, q.scale).to_event(1))
+
+    annealed = AutoSemiDAIS(joint, joint, None, guide, K=T * L, use_global_dais_params=True)
+    loss = Trace_ELBO(num_particles=K, vectorize_particles=True)
+    svi = SVI(joint, annealed, optax.adam(1e-4), loss)
+    bits = jax.random.bernoulli(jax.random.key(0), data).astype(jnp.float32)
+    held = [svi.init(jax.random.key(1), bits)]
+    update = jax.jit(svi.update)
+
+    def call() -> Any:
+        held[0], value = update(held[0], bits)
+        return value
+
+    return best_seconds(call, repeats=repeats)
+
+
 def optax_seconds(method: str, K: int, repeats: int = 5) -> float:
     """Time a plain loop of `jax.jit` and Optax: one call an update, no tiles, no sharding."""
     from aisle.annealing import Kernel

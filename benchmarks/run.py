@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from aisle.provenance import provenance
+from benchmarks.plot import plot_scaling
+from benchmarks.startup import seconds_to_first_update
 
 # Group, devices (None: one for each core), and what it is.
 PLAN = [
@@ -22,9 +24,10 @@ PLAN = [
     ("updates, one device", "updates", 1),
     ("plain PyTorch", "torch", 1),
     ("BlackJAX", "blackjax", 1),
+    ("NumPyro", "numpyro", 1),
     ("baselines", "baselines", None),
     ("plain Optax loop", "optax", 1),
-    ("memory", "memory", None),
+    ("scaling", "scaling", None),
     ("evaluation", "evaluation", None),
 ]
 
@@ -39,6 +42,9 @@ def main() -> None:
         found[name] = measure(group, devices)
         # What was measured is kept if a later group fails.
         path.write_text(json.dumps(found, indent=1) + "\n")
+    console.print("measuring: start-up")
+    found["start-up"] = seconds_to_first_update()
+    plot_scaling(found["scaling"]["rows"], path.with_name("scaling.png"))
     for table in tables(found):
         console.print(table)
     found |= {"seconds": time.perf_counter() - start, **provenance()}
@@ -59,13 +65,14 @@ def measure(group: str, devices: int | None) -> dict[str, Any]:
 
 def tables(found: dict[str, Any]) -> list[Table]:
     """Return the tables of everything that was measured."""
-    return [_updates(found), _baselines(found), _memory(found), _evaluation(found)]
+    parts = (_updates, _baselines, _scaling, _evaluation, _startup)
+    return [part(found) for part in parts]
 
 
 def _updates(found: dict[str, Any]) -> Table:
     table = _table(
         "an update by annealing, L = 5, batch 128, against matrix multiplication and others",
-        ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", "PyTorch", "BlackJAX"],
+        ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", *_PEERS[1:]],
     )
     rows = found["updates"]["rows"]
     for i, row in enumerate(rows):
@@ -81,7 +88,7 @@ def _updates(found: dict[str, Any]) -> Table:
     return table
 
 
-_PEERS = ("updates, one device", "plain PyTorch", "BlackJAX")
+_PEERS = ("updates, one device", "plain PyTorch", "BlackJAX", "NumPyro")
 
 
 def _ratio(found: dict[str, Any], name: str, i: int, row: dict[str, Any]) -> str:
@@ -99,14 +106,16 @@ def _baselines(found: dict[str, Any]) -> Table:
     return table
 
 
-def _memory(found: dict[str, Any]) -> Table:
+def _scaling(found: dict[str, Any]) -> Table:
     table = _table(
-        "temporary memory of an update, on each device", ["K", "T", "MB", "of the first"]
+        "time and temporary memory of an update against K and T",
+        ["K", "T", "ms", "microseconds a chain and T", "MB a device"],
     )
-    rows = found["memory"]["rows"]
-    for row in rows:
-        share = row["bytes"] / rows[0]["bytes"]
-        table.add_row(str(row["K"]), str(row["T"]), f"{row['bytes'] / 1e6:.1f}", f"{share:.2f}")
+    for row in found["scaling"]["rows"]:
+        K, T, seconds = row["K"], row["T"], row["seconds"]
+        each = 1e6 * seconds / (K * T * 128)
+        figures = f"{1e3 * seconds:.0f}", f"{each:.2f}", f"{row['bytes'] / 1e6:.1f}"
+        table.add_row(str(K), str(T), *figures)
     return table
 
 
@@ -115,6 +124,13 @@ def _evaluation(found: dict[str, Any]) -> Table:
     for row in found["evaluation"]["rows"]:
         rate = f"{row['gradients_per_second']:,.0f}"
         table.add_row(str(row["chains"]), str(row["T"]), rate, f"{row['fraction']:.0%}")
+    return table
+
+
+def _startup(found: dict[str, Any]) -> Table:
+    table = _table("from `aisle train` to its first update, K = 5, T = 11", ["start", "seconds"])
+    for name, seconds in zip(("first", "second"), found["start-up"], strict=True):
+        table.add_row(name, f"{seconds:.1f}")
     return table
 
 

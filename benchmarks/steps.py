@@ -76,17 +76,13 @@ def make_update(
     return call, memory
 
 
-def update_seconds(method: str, K: int, T: int, L: int) -> float:
-    """Return the time of one update."""
+def update_cost(method: str, K: int, T: int, L: int, repeats: int = 5) -> tuple[float, int]:
+    """Return the seconds of one update and the bytes of its temporary arrays on each device."""
     gigaflops = measure.update_gflop(K * (1 + T * L), K) * BATCH
     # About half a second of updates at a time.
     number = int(np.clip(60 / gigaflops, 1, NUM_EXAMPLES // BATCH))
-    return measure.best_seconds(make_update(method, K, T, L, number)[0]) / number
-
-
-def update_memory(K: int, T: int, L: int) -> int:
-    """Return the bytes of temporary arrays that an update by annealing needs on each device."""
-    return make_update("ais", K, T, L, 1)[1]()
+    call, memory = make_update(method, K, T, L, number)
+    return measure.best_seconds(call, repeats=repeats) / number, memory()
 
 
 def evaluation_rate(num_chains: int, T: int, L: int) -> float:

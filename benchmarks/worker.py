@@ -22,7 +22,7 @@ def updates() -> Rows:
     """Time updates by annealing."""
     for K, T in CELLS:
         before = measure.matmul_gflops()
-        seconds = steps.update_seconds("ais", K, T, LEAPFROG)
+        seconds, _ = steps.update_cost("ais", K, T, LEAPFROG)
         limit = max(before, measure.matmul_gflops())
         chains = K * steps.BATCH
         leapfrog = chains * measure.leapfrog_gflop(1 + T * LEAPFROG)
@@ -52,10 +52,17 @@ def blackjax() -> Rows:
         yield {"K": K, "T": T, "seconds": peers.blackjax_seconds(K, T, LEAPFROG)}
 
 
+def numpyro() -> Rows:
+    """Time NumPyro's differentiable annealing with as many leapfrog steps."""
+    for K, T in CELLS[:4]:
+        yield {"K": K, "T": T, "seconds": peers.numpyro_seconds(K, T, LEAPFROG)}
+
+
 def baselines() -> Rows:
     """Time vae and dreg."""
     for method, K in (("vae", 1), ("dreg", 5), ("dreg", 50)):
-        yield {"method": method, "K": K, "seconds": steps.update_seconds(method, K, 1, 1)}
+        seconds, _ = steps.update_cost(method, K, 1, 1)
+        yield {"method": method, "K": K, "seconds": seconds}
 
 
 def optax() -> Rows:
@@ -64,10 +71,11 @@ def optax() -> Rows:
         yield {"method": method, "K": K, "seconds": peers.optax_seconds(method, K)}
 
 
-def memory() -> Rows:
-    """Measure the memory of updates."""
-    for K, T in ((5, 5), (5, 50), (50, 5), (50, 50)):
-        yield {"K": K, "T": T, "bytes": steps.update_memory(K, T, LEAPFROG)}
+def scaling() -> Rows:
+    """Measure time and memory of updates against K and T."""
+    for K, T in (*((K, 11) for K in (1, 5, 20, 50)), *((5, T) for T in (5, 25, 50)), (50, 50)):
+        seconds, size = steps.update_cost("ais", K, T, LEAPFROG, repeats=3)
+        yield {"K": K, "T": T, "seconds": seconds, "bytes": size}
 
 
 def evaluation() -> Rows:
@@ -84,9 +92,10 @@ GROUPS: dict[str, Callable[[], Rows]] = {
     "updates": updates,
     "torch": torch,
     "blackjax": blackjax,
+    "numpyro": numpyro,
     "baselines": baselines,
     "optax": optax,
-    "memory": memory,
+    "scaling": scaling,
     "evaluation": evaluation,
 }
 

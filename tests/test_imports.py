@@ -11,7 +11,7 @@ import aisle
 
 ROOT = Path(aisle.__file__).parent
 
-LEAVES = {"errors", "types", "provenance", "processes", "progress", "statistics"}
+LEAVES = {"compilation", "errors", "types", "provenance", "processes", "progress", "statistics"}
 MATHS = LEAVES | {"annealing", "models"}
 ALLOWED = {
     **{leaf: set() for leaf in LEAVES},

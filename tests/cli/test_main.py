@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +55,12 @@ def test_help_names_the_commands(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0
     assert "selfcheck" in out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["data", "list"]])
+def test_a_reader_that_has_seen_enough_ends_it_quietly(arguments):
+    command = [sys.executable, "-m", "aisle", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode

@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import os
 import re
+import signal
 import sys
 from typing import NoReturn, Protocol, runtime_checkable
 
@@ -50,6 +52,18 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that has no such character shows a question mark.
             stream.reconfigure(errors="replace")
+    try:
+        try:
+            _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough, as in `aisle --help | head`: end quietly, as others do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _run(arguments: list[str] | None) -> NoReturn:
     command = _parse(arguments)
     try:
         sys.exit(command.run())

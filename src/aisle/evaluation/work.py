@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
+from aisle.compilation import compiler_options
 from aisle.errors import InputError
 from aisle.evaluation import parts
 from aisle.progress import Progress
@@ -174,7 +175,8 @@ def _compile(
             in_specs=(jax.P(), jax.P(), over, over),
             out_specs=over,
             check_vma=False,
-        )
+        ),
+        compiler_options=compiler_options(),
     )
     # Of the whole job, however much of it is left: tiles of another size would round differently.
     each = min(job.preferred, -(-len(job.indices) // mesh.size))

@@ -29,6 +29,7 @@ from aisle.learning.observations import observe_all
 from aisle.learning.trainer import Fitted, check_seed, fit
 from aisle.models.iwae_study import OneLayerModel, TwoLayerModel, TwoLayerProposal, build
 from aisle.models.networks import GaussianLayer
+from aisle.types import PRNGKey
 
 Weights = tuple[OneLayerModel | TwoLayerModel, GaussianLayer | TwoLayerProposal]
 
@@ -207,14 +208,20 @@ def _first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
 
 def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
     check_seed(seed)
-    return build(
-        options.model,
-        jax.random.key(seed),
-        mean,
-        num_latents=options.num_latents,
-        num_hidden=options.num_hidden,
-        likelihood=options.likelihood,
-    )
+
+    # One compilation instead of one for each array, which would take seconds.
+    @eqx.filter_jit
+    def weights(key: PRNGKey) -> Weights:
+        return build(
+            options.model,
+            key,
+            mean,
+            num_latents=options.num_latents,
+            num_hidden=options.num_hidden,
+            likelihood=options.likelihood,
+        )
+
+    return weights(jax.random.key(seed))
 
 
 def _fit(

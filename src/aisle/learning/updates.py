@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from aisle.annealing import Kernel
 from aisle.annealing.tuning import nudge
+from aisle.compilation import compiler_options
 from aisle.learning.estimators import Losses, Method, Metrics
 from aisle.learning.observations import observe
 from aisle.types import Model, PRNGKey, Proposal, Scalar
@@ -157,7 +158,7 @@ def make_chunk(
         out_specs=everywhere,
         check_vma=False,
     )
-    return jax.jit(sharded, donate_argnums=0)
+    return jax.jit(sharded, donate_argnums=0, compiler_options=compiler_options())
 
 
 def _gradients(

@@ -1,6 +1,7 @@
 """The building blocks of the IWAE study's networks."""
 
 import itertools
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -28,8 +29,8 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         """Apply the network to one example."""
         for layer in self.layers[:-1]:
-            x = jnp.tanh(layer(x))
-        return self.layers[-1](x)
+            x = jnp.tanh(_apply(layer, x))
+        return _apply(self.layers[-1], x)
 
 
 class GaussianLayer(eqx.Module):
@@ -45,6 +46,11 @@ class GaussianLayer(eqx.Module):
         """Return the distribution given one input."""
         loc, log_scale = jnp.split(self.network(x), 2)
         return DiagonalNormal(loc, jnp.exp(log_scale))
+
+
+def _apply(layer: eqx.nn.Linear, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+    # Under vmap Equinox's own `weight @ x` puts the batch last, and each pass back would transpose.
+    return x @ layer.weight.T + cast("Array", layer.bias)
 
 
 def _linear(key: PRNGKey, num_inputs: int, num_outputs: int) -> eqx.nn.Linear:
