@@ -363,8 +363,9 @@ def test_the_defaults(asked, digits):
         "num_temperatures": 500,
         "num_leapfrog": 4,
         "schedule": "sigmoid",
-        "precondition": None,
-        "momentum_refresh": 1.0,
+        "precondition": 0.75,
+        "momentum_refresh": 0.6,
+        "target_accept": 0.8,
         "bdmc_examples": 100,
         "tolerance": None,
         "max_seconds": None,
@@ -384,6 +385,13 @@ def test_the_other_split_and_start(asked, digits):
     np.testing.assert_array_equal(found["pilot_x"], observations(data.test, 64, of=64)[0])
     assert found["proposal"] is None
     assert found["num_chains"] == 3
+    assert found["precondition"] == 0
+
+
+def test_the_kernel_of_the_paper(asked, digits):
+    found = asked(digits, "--kernel", "paper", "--target-accept", "0.7")
+    names = ("num_leapfrog", "schedule", "precondition", "momentum_refresh", "target_accept")
+    assert [found[name] for name in names] == [10, "sigmoid", 0, 1, 0.7]
 
 
 def test_other_data_of_the_same_shape(asked, tmp_path, digits):
@@ -410,6 +418,7 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         "memory_mb": 9,
     }
     assert name(**free) == name()
+    assert name(num_leapfrog=4, momentum_refresh=0.6) == name()
     others = [
         {"update": 4},
         {"split": "train"},
@@ -419,6 +428,7 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         {"num_chains": 4},
         {"num_temperatures": 50},
         {"num_leapfrog": 2},
+        {"kernel": "paper"},
         {"schedule": "linear"},
         {"precondition": 0.5},
         {"momentum_refresh": 0.5},

@@ -8,11 +8,12 @@ from rich.table import Table
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import table_console, write_json
+from aisle.cli.output import table_console, with_error, write_json
 from aisle.errors import InputError
 
 if TYPE_CHECKING:
-    from aisle.experiments.demo import Result
+    from aisle.experiments.cells import Row
+    from aisle.statistics import Mean
 
 
 @dataclass
@@ -40,30 +41,34 @@ class Demo:
         set_up_jax()
         import jax
 
-        from aisle.experiments import demo
+        from aisle.experiments import cells, demo
+        from aisle.experiments.training import open_run
         from aisle.provenance import provenance
         from aisle.report.pictures import sample_panel, save_panels
 
-        console, results, panels, first = table_console(), [], [], None
-        for name in demo.METHODS:
-            console.print(f"training {name}")
-            run = demo.run_method(name, self.out, self.epochs, self.seed)
-            found = demo.measure(run, self.seed)
-            first = found if first is None else first
-            results.append(demo.result(run, found, first))
-            panel = sample_panel(jax.random.key(self.seed), run.model, 64)
-            panels.append(panel._replace(title=f"samples, {name}"))
-        console.print(_table(results))
+        console, done, panels = table_console(), [], []
+        for cell in demo.cells(self.epochs, self.seed):
+            console.print(f"training {cell.name}")
+            done.append(cells.run_cell(cell, self.out, demo.evaluation(self.seed)))
+            model = open_run(self.out / cell.name).model
+            panel = sample_panel(jax.random.key(self.seed), model, 64)
+            panels.append(panel._replace(title=f"samples, {cell.name}"))
+        rows = [one.row for one in done]
+        better = [cells.difference(one, done[0]) for one in done]
+        console.print(_table(rows, better))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
-        rows = [result._asdict() for result in results]
-        write_json(self.out / "results.json", {"results": rows, **content})
+        listed = [
+            {**cells.as_plain(row), "better_than_vae": mean._asdict()}
+            for row, mean in zip(rows, better, strict=True)
+        ]
+        write_json(self.out / "results.json", {"results": listed, **content})
         save_panels(self.out / "samples.png", panels, demo.SHAPE)
         for name in ("samples.png", "results.json"):
             console.print(str(self.out / name), soft_wrap=True)
         return 0
 
 
-def _table(results: list["Result"]) -> Table:
+def _table(rows: list["Row"], better: list["Mean"]) -> Table:
     title = (
         "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
     )
@@ -78,14 +83,14 @@ def _table(results: list["Result"]) -> Table:
         "better than vae by",
     ):
         table.add_column(heading, justify="right")
-    for row in results:
+    for i, row in enumerate(rows):
         table.add_row(
             row.method,
             f"{row.updates:,}",
             f"{row.decoder_gradients:,}",
             f"{row.seconds:.0f}",
-            f"{row.log_likelihood:.2f} +- {row.standard_error:.2f}",
-            f"{row.gap:.2f} +- {row.gap_error:.2f}",
-            f"{row.difference:.2f} +- {row.difference_error:.2f}" if row is not results[0] else "",
+            with_error(row.log_likelihood),
+            with_error(row.gap),
+            with_error(better[i]) if i else "",
         )
     return table

@@ -8,13 +8,12 @@ from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import check_writable, table_console, write_json
+from aisle.cli.output import check_writable, table_console, with_error, write_json
 from aisle.cli.sample import RunPath
 from aisle.experiments.options import DistributedOptions, EvaluateConfig
 
 if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
-    from aisle.statistics import Mean
 
 
 @dataclass
@@ -71,9 +70,9 @@ class Evaluate:
 
 
 def _line(round_: "Round") -> str:
-    words = [f"T={round_.num_temperatures}", f"log p(x) >= {_show(round_.estimate)}"]
+    words = [f"T={round_.num_temperatures}", f"log p(x) >= {with_error(round_.estimate)}"]
     if round_.bdmc is not None:
-        words.append(f"gap {_show(round_.bdmc.gap, 3)}")
+        words.append(f"gap {with_error(round_.bdmc.gap, 3)}")
     if round_.change is not None:
         words.append(f"change {round_.change:+.3f}")
     return "   ".join([*words, f"{round_.seconds:.0f} s"])
@@ -90,19 +89,27 @@ def _table(result: "LogLikelihood", title: str) -> Table:
 
 def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     number = result.estimate.num_examples
-    rows = [("log p(x), stochastic lower bound", f"{_show(result.estimate)} nats, {number:,} ex.")]
+    rows = [
+        ("log p(x), stochastic lower bound", f"{with_error(result.estimate)} nats, {number:,} ex.")
+    ]
     bdmc, importance = result.bdmc, result.importance
     if bdmc is not None:
         rows += [
-            ("on simulated examples: lower bound", _show(bdmc.lower)),
-            ("                       upper bound", _show(bdmc.upper)),
-            ("                       gap", f"{_show(bdmc.gap, 3)}, worst {bdmc.worst_gap:.3f}"),
+            ("on simulated examples: lower bound", with_error(bdmc.lower)),
+            ("                       upper bound", with_error(bdmc.upper)),
+            (
+                "                       gap",
+                f"{with_error(bdmc.gap, 3)}, worst {bdmc.worst_gap:.3f}",
+            ),
         ]
     if importance is not None:
         rows += [
-            (f"importance-weighted bound, K={importance.num_samples}", _show(importance.bound)),
-            ("annealing above it by", _show(importance.ais_difference, 3)),
-            ("evidence lower bound", _show(importance.elbo)),
+            (
+                f"importance-weighted bound, K={importance.num_samples}",
+                with_error(importance.bound),
+            ),
+            ("annealing above it by", with_error(importance.ais_difference, 3)),
+            ("evidence lower bound", with_error(importance.elbo)),
             ("active units", f"{importance.active_units} of {importance.num_latents}"),
         ]
     size, accepted = result.effective_sample_size, result.acceptance
@@ -132,8 +139,3 @@ def _warnings(result: "LogLikelihood") -> list[str]:
 
 def _size(result: "LogLikelihood") -> str:
     return f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}"
-
-
-def _show(mean: "Mean", digits: int = 2) -> str:
-    # In ASCII: where the output has no other characters, rich would fail, hours into the work.
-    return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"

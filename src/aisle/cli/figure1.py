@@ -1,14 +1,19 @@
 """`aisle reproduce figure1`: the table, the page, the picture and the file of figures."""
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
-from aisle.cli.output import check_writable, table_console, write_json
-from aisle.errors import InputError
+from aisle.cli.output import (
+    check_writable,
+    make_folder,
+    markdown_table,
+    table_console,
+    write_json,
+    write_text,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,42 +50,20 @@ def reproduce(out: Path, num_draws: int, correlation: float, seed: int) -> int:
     check_seed(seed)
     figure1.check_arguments(num_draws, correlation)
     picture, page, figures = paths = [out / f"figure1.{end}" for end in ("png", "md", "json")]
-    _prepare(out, paths)
+    make_folder(out)
+    for path in paths:
+        check_writable(path)
     start = time.perf_counter()
     outcome = figure1.run(seed, num_draws, correlation)
     settings = {"num_draws": num_draws, "seed": seed, "seconds": time.perf_counter() - start}
     _save_picture(picture, outcome)
-    _write(page, _page(outcome, num_draws))
+    write_text(page, _page(outcome, num_draws))
     write_json(figures, _content(outcome) | settings)
     console = table_console()
     console.print(_table(outcome))
     for line in (figure1.verdict(outcome.rows), *map(str, paths)):
         console.print(line, soft_wrap=True, highlight=False)
     return 0
-
-
-def _prepare(out: Path, paths: Iterable[Path]) -> None:
-    """Make the folder, and complain before the work about files that cannot be written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder {out} ({error.strerror}): choose another --out"
-        ) from None
-    for path in paths:
-        check_writable(path)
-
-
-def _write(path: Path, text: str) -> None:
-    from aisle.data.files import replacing
-
-    try:
-        with replacing(path) as part:
-            part.write_text(text)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): make room, or choose another --out"
-        ) from None
 
 
 def _table(outcome: "Outcome") -> Table:
@@ -136,10 +119,9 @@ def _page(outcome: "Outcome", num_draws: int) -> str:
         "batches. Cost is the paper's count, the real cost a draw's values or gradients of log p. "
         "The variance along the long axis is a share of the target's."
     )
-    rows = [list(_COLUMNS), ["---" if side == "left" else "---:" for side in _COLUMNS.values()]]
-    lines = [f"| {' | '.join(texts)} |" for texts in (*rows, *_texts(outcome))]
+    table = markdown_table(_COLUMNS, _texts(outcome))
     title, verdict = "# Figure 1: q_IS and q_AIS at the same cost", figure1.verdict(outcome.rows)
-    return "\n\n".join([title, about, "\n".join(lines), verdict]) + "\n"
+    return "\n\n".join([title, about, table, verdict]) + "\n"
 
 
 def _content(outcome: "Outcome") -> dict[str, object]:

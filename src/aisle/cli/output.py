@@ -3,10 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
+from rich.table import Table
 
 from aisle.errors import InputError
+
+if TYPE_CHECKING:
+    from aisle.statistics import Mean
 
 
 def table_console() -> Console:
@@ -15,17 +20,52 @@ def table_console() -> Console:
     return console if console.is_terminal else Console(width=140)
 
 
-def write_json(path: Path, content: Mapping[str, object]) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a result file, whole or not at all."""
     from aisle.data.files import replacing
 
     try:
         with replacing(path) as part:
-            part.write_text(json.dumps(content, indent=2) + "\n")
+            part.write_text(text)
     except OSError as error:
         raise InputError(
-            f"cannot write {path}: {error.strerror}; give a file in a writable folder"
-        ) from error
+            f"cannot write {path} ({error.strerror}): make room, or give a writable folder"
+        ) from None
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Write a result file of plain values."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+Columns = Mapping[str, Literal["left", "right"]]
+
+
+def screen_table(title: str, columns: Columns, rows: list[list[str]]) -> Table:
+    """Return a table for the terminal, from headings and how their columns are justified."""
+    table = Table(title=title, title_justify="left")
+    for heading, side in columns.items():
+        # A name must be whole to be of use; sentences may be folded.
+        table.add_column(heading, justify=side, no_wrap=heading == next(iter(columns)))
+    for texts in rows:
+        table.add_row(*texts)
+    return table
+
+
+def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
+    """Return the same table for a page."""
+    sides = ["---" if side == "left" else "---:" for side in columns.values()]
+    return "\n".join(f"| {' | '.join(texts)} |" for texts in (list(columns), sides, *rows))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, before the work."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder {path} ({error.strerror}): choose another --out"
+        ) from None
 
 
 def check_writable(path: Path) -> None:
@@ -33,3 +73,11 @@ def check_writable(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise InputError(f"{path} {problem}: give a file in an existing folder")
+
+
+def with_error(mean: "Mean", digits: int = 2) -> str:
+    """Write a figure with its standard error.
+
+    In ASCII: where the output has no other characters, rich would fail, hours into the work.
+    """
+    return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"

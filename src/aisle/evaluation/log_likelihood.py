@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from scipy.special import logsumexp
 
 from aisle import processes
-from aisle.annealing import Kernel, effective_sample_size, schedules
+from aisle.annealing import Kernel, effective_sample_size, presets, schedules
 from aisle.annealing.kernel import gradients_per_chain
 from aisle.data.files import replacing
 from aisle.errors import InputError, check_rules
@@ -44,11 +44,12 @@ def log_likelihood(
     *,
     num_chains: int = 16,
     num_temperatures: int = 500,
-    num_leapfrog: int = 4,
-    schedule: str = "sigmoid",
+    kernel: str = "tuned",
+    num_leapfrog: int | None = None,
+    schedule: str | None = None,
     precondition: float | None = None,
-    momentum_refresh: float = 1.0,
-    target_accept: float = 0.65,
+    momentum_refresh: float | None = None,
+    target_accept: float | None = None,
     bdmc_examples: int = 100,
     tolerance: float | None = None,
     max_seconds: float | None = None,
@@ -74,10 +75,11 @@ def log_likelihood(
         x: observations along the first axis, an array or a pytree of arrays.
         num_chains: C, chains of an example.
         num_temperatures: T, from 2; with a tolerance, of the first round.
+        kernel: tuned or paper, which say what the next five are where they are None; see
+            `aisle.annealing.presets`.
         num_leapfrog: L, leapfrog steps of a transition.
         schedule: of the inverse temperatures: sigmoid, linear or geometric.
-        precondition: power of the proposal's scale that preconditions HMC; None for 1 where the
-            proposal has a scale and 0 where it has none.
+        precondition: power of the proposal's scale that preconditions HMC; 0 where it has none.
         momentum_refresh: share of new noise in the momentum at each transition.
         target_accept: acceptance that the pilot tunes each temperature's step size to.
         bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
@@ -95,18 +97,19 @@ def log_likelihood(
         report: called with each round when it is complete.
     """
     given = dict(locals())
-    _check_arguments(given)
     numbers = check_observations(x, indices)
     if pilot_x is not None:
         check_observations(pilot_x, None)
     proposal = PriorProposal(model) if proposal is None else proposal
-    has_scale = _has_scale(proposal, x)
-    power = (1.0 if has_scale else 0.0) if precondition is None else float(precondition)
-    if power and not has_scale:
+    has_scale = presets.has_scale(proposal, jax.tree.map(lambda a: jnp.asarray(a[0]), x))
+    given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
+    _check_arguments(given)
+    if given["precondition"] and not has_scale:
         raise InputError(
-            f"precondition is {power:g} but the proposal's distribution has no `scale`: use 0"
+            f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
+            "use 0"
         )
-    settings = _settings(given | {"precondition": power, "indices": numbers, "proposal": proposal})
+    settings = _settings(given | {"indices": numbers, "proposal": proposal})
     folder = None if out is None else Path(out)
     if folder is not None:
         fixed = {k: v for k, v in settings.items() if k not in _MAY_CHANGE}
@@ -413,20 +416,9 @@ def _log_means(log_weights: np.ndarray) -> np.ndarray:
     return logsumexp(log_weights.astype(np.float64), axis=1) - np.log(log_weights.shape[1])
 
 
-def _has_scale(proposal: Proposal, x: PyTree) -> bool:
-    found = []
-
-    def probe(one: PyTree) -> jax.Array:
-        found.append(hasattr(proposal(one), "scale"))
-        return jnp.zeros(())
-
-    jax.eval_shape(probe, jax.tree.map(lambda a: jnp.asarray(a[0]), x))
-    return found[0]
-
-
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that the figures depend on, weights and data as hashes."""
-    not_settings = ("out", "memory_mb", "show_progress", "report", "model", "proposal")
+    not_settings = ("out", "memory_mb", "show_progress", "report", "model", "proposal", "kernel")
     plain = {k: v for k, v in given.items() if k not in (*not_settings, "x", "pilot_x", "indices")}
     return {
         **plain,
@@ -448,13 +440,13 @@ def _digest(tree: PyTree) -> str:
 
 def _check_arguments(given: Mapping[str, Any]) -> None:
     """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
-    power, tolerance, budget = (given[n] for n in ("precondition", "tolerance", "max_seconds"))
+    tolerance, budget = given["tolerance"], given["max_seconds"]
     rules = {
         "num_chains": (given["num_chains"] >= 1, "at least 1"),
         "num_temperatures": (given["num_temperatures"] >= 2, "at least 2"),
         "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
         "schedule": (given["schedule"] in _SCHEDULES, f"one of {', '.join(_SCHEDULES)}"),
-        "precondition": (power is None or 0 <= power < math.inf, "finite, and 0 or more"),
+        "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
         "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
         "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
         "bdmc_examples": (given["bdmc_examples"] >= 0, "0 or more"),

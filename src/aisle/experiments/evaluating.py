@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from aisle.annealing import presets
 from aisle.data import Dataset, Split, check_values, load
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
@@ -47,12 +48,20 @@ def evaluate(
         _observations(split, indices, binarize),
         pilot_x=_observations(other, spread(len(other), NUM_EXAMPLES), binarize),
         indices=indices,
-        **dataclasses.asdict(config.sampler),
+        **dataclasses.asdict(_complete(config).sampler),
         out=folder,
         show_progress=show_progress,
         report=report,
     )
     return result, folder
+
+
+def _complete(config: EvaluateConfig) -> EvaluateConfig:
+    """Write out what the named kernel stands for."""
+    given, has_scale = dataclasses.asdict(config.sampler), config.start == "encoder"
+    name = config.sampler.kernel
+    chosen = presets.complete(presets.EVALUATION, name, given, has_scale=has_scale)
+    return dataclasses.replace(config, sampler=dataclasses.replace(config.sampler, **chosen))
 
 
 def spread(available: int, wanted: int) -> np.ndarray:
@@ -65,9 +74,17 @@ def spread(available: int, wanted: int) -> np.ndarray:
 
 def folder_name(config: EvaluateConfig, update: int) -> str:
     """Name an evaluation by what it depends on, so that the same command finds it again."""
-    # These only say when to stop, or add figures.
-    free = {"bdmc_examples", "tolerance", "max_seconds", "importance_samples", "memory_mb"}
-    sampler = {k: v for k, v in dataclasses.asdict(config.sampler).items() if k not in free}
+    # These only say when to stop, or add figures; the kernel's name says nothing that is not there.
+    free = {
+        "bdmc_examples",
+        "tolerance",
+        "max_seconds",
+        "importance_samples",
+        "memory_mb",
+        "kernel",
+    }
+    whole_sampler = dataclasses.asdict(_complete(config).sampler)
+    sampler = {k: v for k, v in whole_sampler.items() if k not in free}
     whole = repr((config.data, config.data_dir, config.start, sampler, update))
     short = hashlib.sha256(whole.encode()).hexdigest()[:8]
     examples = f"{config.split}{config.num_examples}"

@@ -27,23 +27,32 @@ class MethodOptions:
     num_temperatures: Annotated[int, arg(aliases=["-T"])] = 11
     """T: transitions of a chain (mh-hmc, ais)."""
 
-    num_leapfrog: Annotated[int, arg(aliases=["-L"])] = 5
-    """L: leapfrog steps of a transition (mh-hmc, ais)."""
+    kernel: Literal["tuned", "paper"] = "tuned"
+    """What a transition is made of (mh-hmc, ais): the paper's, or what was tighter for the same
+    number of gradients. It sets each of the next six that is not given."""
 
-    schedule: Literal["linear", "sigmoid", "geometric", "immediate"] = "linear"
-    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais)."""
+    num_leapfrog: Annotated[int | None, arg(aliases=["-L"], metavar="INT")] = None
+    """L: leapfrog steps of a transition. tuned: 2. paper: 5."""
 
-    target_accept: float = 0.6
-    """Acceptance that the step size of each temperature is adapted towards."""
+    schedule: Annotated[
+        Literal["linear", "sigmoid", "geometric", "immediate"] | None,
+        arg(metavar="{linear,sigmoid,geometric,immediate}"),
+    ] = None
+    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). Both: linear."""
 
-    precondition: float = 0.0
-    """Power of the encoder's scale that preconditions HMC: 0 none, 0.5 its root, 1 the scale."""
+    target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Acceptance that the step size of each temperature is adapted towards. tuned: 0.8.
+    paper: 0.6."""
 
-    momentum_refresh: float = 1.0
-    """Share of new noise in the momentum at each transition; 1 forgets the old momentum."""
+    precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Power of the encoder's scale that preconditions HMC. tuned: 0.75. paper: 0, none."""
 
-    jitter: float = 0.0
-    """Relative half-width of the random spread of step sizes."""
+    momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Share of new noise in the momentum at each transition. tuned: 0.6. paper: 1, which forgets
+    the old momentum."""
+
+    jitter: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Relative half-width of the random spread of step sizes. Both: 0."""
 
     phi_objective: Literal["elbo", "elbo+wake", "wake"] = "elbo"
     """What trains the encoder (mh-hmc, ais). wake: fit it to the ends of the chains, which are
@@ -65,6 +74,10 @@ class ModelOptions:
 
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
     """p(x|z): bits from logits, or real values with a learned scale for each."""
+
+    proposal: Literal["diagonal", "full", "flow"] = "diagonal"
+    """q(z|x) (one-layer). diagonal: independent normals. full: a normal with any covariance.
+    flow: noise through coupling layers; needs aisle[flow]."""
 
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
     """Start from the weights of another run, of the same networks."""
@@ -168,20 +181,29 @@ class SamplerOptions:
     ] = 500
     """T: inverse temperatures between q and the posterior; with --tolerance, to begin with."""
 
-    num_leapfrog: Annotated[int, arg(name="leapfrog", aliases=["-L", "--num-leapfrog"])] = 4
-    """L: leapfrog steps of a transition."""
+    kernel: Literal["tuned", "paper"] = "tuned"
+    """What a transition is made of: the paper's, or what was tighter for the same number of
+    gradients. It sets each of the next five that is not given."""
 
-    schedule: Literal["sigmoid", "linear"] = "sigmoid"
-    """Spacing of the inverse temperatures: dense at both ends, or even."""
+    num_leapfrog: Annotated[
+        int | None, arg(name="leapfrog", aliases=["-L", "--num-leapfrog"], metavar="INT")
+    ] = None
+    """L: leapfrog steps of a transition. tuned: 4. paper: 10."""
 
-    precondition: float | None = None
-    """Power of the encoder's scale that preconditions HMC; by default 1, and 0 from the prior."""
+    schedule: Annotated[Literal["sigmoid", "linear"] | None, arg(metavar="{sigmoid,linear}")] = None
+    """Spacing of the inverse temperatures: dense at both ends, or even. Both: sigmoid."""
 
-    momentum_refresh: float = 1.0
-    """Share of new noise in the momentum at each transition; 1 forgets the old momentum."""
+    precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Power of the encoder's scale that preconditions HMC. tuned: 0.75, and 0 from the prior.
+    paper: 0."""
 
-    target_accept: float = 0.65
-    """Acceptance that the step sizes are tuned to on the pilot, then frozen."""
+    momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Share of new noise in the momentum at each transition. tuned: 0.6. paper: 1, which forgets
+    the old momentum."""
+
+    target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Acceptance that the step sizes are tuned to on the pilot, then frozen. tuned: 0.8.
+    paper: 0.65."""
 
     bdmc_examples: int = 100
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from aisle import processes
+from aisle.annealing import presets
 from aisle.data import Dataset, check_values, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
@@ -27,11 +28,16 @@ from aisle.learning import checkpoints, run_directory, weights_file
 from aisle.learning.loop import report
 from aisle.learning.observations import observe_all
 from aisle.learning.trainer import Fitted, check_seed, fit
-from aisle.models.iwae_study import OneLayerModel, TwoLayerModel, TwoLayerProposal, build
-from aisle.models.networks import GaussianLayer
+from aisle.models.iwae_study import (
+    Encoder,
+    OneLayerModel,
+    TwoLayerModel,
+    TwoLayerProposal,
+    build,
+)
 from aisle.types import PRNGKey
 
-Weights = tuple[OneLayerModel | TwoLayerModel, GaussianLayer | TwoLayerProposal]
+Weights = tuple[OneLayerModel | TwoLayerModel, Encoder | TwoLayerProposal]
 
 
 class Run(NamedTuple):
@@ -49,12 +55,12 @@ class Run(NamedTuple):
     shape: tuple[int, ...]
     update: int
     model: OneLayerModel | TwoLayerModel
-    proposal: GaussianLayer | TwoLayerProposal
+    proposal: Encoder | TwoLayerProposal
 
 
 def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
     """Start a new run in the folder `out`, which must not exist or be empty."""
-    config = _absolute(config)
+    config = complete(_absolute(config))
     dataset = load(config.data, config.observations.data_dir)
     check_values(dataset.train, config.observations.binarize, dataset.source)
     check_values(dataset.test, config.observations.binarize, dataset.source)
@@ -169,6 +175,13 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
         ) from None
 
 
+def complete(config: TrainConfig) -> TrainConfig:
+    """Write out what the named kernel stands for: a run stays what it is if a preset changes."""
+    given = dataclasses.asdict(config.method)
+    chosen = presets.complete(presets.TRAINING, config.method.kernel, given, has_scale=True)
+    return dataclasses.replace(config, method=dataclasses.replace(config.method, **chosen))
+
+
 def _absolute(config: TrainConfig) -> TrainConfig:
     """Make paths absolute: a run may be resumed from another folder than it was started from."""
     if is_file_name(config.data):
@@ -191,7 +204,7 @@ def _paths(values: dict[str, Any]) -> dict[str, Any]:
     return {k: Path(v) if k in are_paths and v is not None else v for k, v in values.items()}
 
 
-def _first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
+def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
     """Build the networks, or take those of another run."""
     weights = _build(config.model, dataset.train.mean(), config.run.seed)
     if config.model.init_from is None:
@@ -201,7 +214,7 @@ def _first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
     if jax.tree.structure(mine) != jax.tree.structure(theirs) or mine != theirs:
         raise InputError(
             f"--init-from {other.path} has other networks: use its --model, --num-latents, "
-            "--num-hidden and --likelihood, and data of the same size"
+            "--num-hidden, --likelihood and --proposal, and data of the same size"
         )
     return other.model, other.proposal
 
@@ -219,6 +232,7 @@ def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
             num_latents=options.num_latents,
             num_hidden=options.num_hidden,
             likelihood=options.likelihood,
+            proposal=options.proposal,
         )
 
     return weights(jax.random.key(seed))
@@ -228,7 +242,7 @@ def _fit(
     plan: TrainConfig, dataset: Dataset, out: Path, show_progress: bool, **options: Any
 ) -> Fitted:
     return fit(
-        *_first_weights(plan, dataset),
+        *first_weights(plan, dataset),
         dataset.train,
         num_epochs=plan.num_epochs,
         held_out=dataset.test,

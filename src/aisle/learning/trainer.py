@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aisle import processes
-from aisle.annealing import Kernel, schedules
+from aisle.annealing import Kernel, presets, schedules
 from aisle.data import Split, check_values
 from aisle.errors import InputError, check_rules
 from aisle.learning import estimators, optimizers, run_directory
@@ -58,12 +58,13 @@ def fit(
     method: str = "ais",
     num_samples: int = 5,
     num_temperatures: int = 11,
-    num_leapfrog: int = 5,
-    schedule: str = "linear",
-    target_accept: float = 0.6,
-    precondition: float = 0.0,
-    momentum_refresh: float = 1.0,
-    jitter: float = 0.0,
+    kernel: str = "tuned",
+    num_leapfrog: int | None = None,
+    schedule: str | None = None,
+    target_accept: float | None = None,
+    precondition: float | None = None,
+    momentum_refresh: float | None = None,
+    jitter: float | None = None,
     phi_objective: str = "elbo",
     num_epochs: int = 100,
     warmup_epochs: int = 0,
@@ -93,6 +94,8 @@ def fit(
         method: vae, iwae, dreg, mh-hmc or ais.
         num_samples: K, samples or chains of an example.
         num_temperatures: T, transitions of a chain.
+        kernel: tuned or paper, which say what the next six are where they are None; see
+            `aisle.annealing.presets`.
         num_leapfrog: L, leapfrog steps of a transition.
         schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate.
         target_accept: acceptance that each temperature's step size is adapted towards.
@@ -121,6 +124,9 @@ def fit(
     """
     given = dict(locals())
     split, shape = as_split(data)
+    example = jax.ShapeDtypeStruct(shape, jnp.float32)
+    has_scale = presets.has_scale(proposal, example)
+    given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given, len(split))
     check_values(split, binarize, "the training data")
     updates_per_epoch = len(split) // batch_size
@@ -131,29 +137,19 @@ def fit(
         num_epochs=num_epochs,
         updates_per_epoch=updates_per_epoch,
     )
-    kernel = Kernel(
-        schedules.named(schedule, num_temperatures),
-        jnp.full(
-            num_temperatures, FIRST_STEP if precondition == 0 else FIRST_SCALED_STEP, jnp.float32
-        ),
-        num_samples,
-        num_leapfrog,
-        precondition,
-        momentum_refresh,
-        jitter,
-    )
+    chains = _chains(given)
     recipe = Recipe(
         split_arrays(model, proposal)[1],
         estimators.named(method, phi_objective),
-        kernel,
+        chains,
         steps,
         binarize,
         shape,
-        target_accept,
-        LARGEST_STEP if precondition == 0 else LARGEST_SCALED_STEP,
+        given["target_accept"],
+        LARGEST_SCALED_STEP if chains.precondition else LARGEST_STEP,
         ema,
     )
-    state = init_state(model, proposal, recipe, kernel.step_sizes)
+    state = init_state(model, proposal, recipe, chains.step_sizes)
     validation = None
     if held_out is not None:
         validation = _held_out_bound(held_out, binarize, shape)
@@ -180,6 +176,21 @@ def fit(
     weights = processes.own_copy(best_params(state))
     trained_model, trained_proposal = eqx.combine(weights, recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
+
+
+def _chains(given: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of the first update."""
+    number = given["num_temperatures"]
+    first_step = FIRST_SCALED_STEP if given["precondition"] else FIRST_STEP
+    return Kernel(
+        schedules.named(given["schedule"], number),
+        jnp.full(number, first_step, jnp.float32),
+        given["num_samples"],
+        given["num_leapfrog"],
+        given["precondition"],
+        given["momentum_refresh"],
+        given["jitter"],
+    )
 
 
 def check_seed(seed: int) -> None:

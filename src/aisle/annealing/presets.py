@@ -1,0 +1,71 @@
+"""Named kernels: what a run of chains is made of where its caller does not say.
+
+`paper` is what Ding & Freedman (2020) describe: no preconditioning, fresh momentum at each
+transition. `tuned` is what was tightest for the same number of gradients on trained models
+(`aisle kernels`): the encoder's scale as preconditioner, short trajectories, and momentum that is
+partly kept.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from aisle.errors import InputError
+from aisle.types import Proposal
+
+
+class Preset(NamedTuple):
+    """The part of a kernel that does not depend on the budget; see `aisle.annealing.Kernel`."""
+
+    num_leapfrog: int
+    schedule: str
+    precondition: float
+    momentum_refresh: float
+    jitter: float
+    target_accept: float
+
+
+# Short runs, inside an update: a handful of temperatures.
+TRAINING = {
+    "tuned": Preset(2, "linear", 0.75, 0.6, 0.0, 0.8),
+    "paper": Preset(5, "linear", 0.0, 1.0, 0.0, 0.6),
+}
+# Long runs, whose weights are reported: hundreds of temperatures and more.
+EVALUATION = {
+    "tuned": Preset(4, "sigmoid", 0.75, 0.6, 0.0, 0.8),
+    "paper": Preset(10, "sigmoid", 0.0, 1.0, 0.0, 0.65),
+}
+
+
+def complete(
+    presets: Mapping[str, Preset], name: str, given: Mapping[str, Any], *, has_scale: bool
+) -> dict[str, Any]:
+    """Return the preset's fields that are in `given`, filled in where those are None.
+
+    A proposal without a scale has nothing to precondition with: its default is 0.
+    """
+    if name not in presets:
+        raise InputError(f"kernel is {name!r}: choose from {', '.join(presets)}")
+    usual = presets[name]._asdict()
+    if not has_scale:
+        usual["precondition"] = 0.0
+    return {
+        field: usual[field] if given[field] is None else given[field]
+        for field in usual
+        if field in given
+    }
+
+
+def has_scale(proposal: Proposal, x: PyTree) -> bool:
+    """Say whether the distributions of a proposal have a `scale`; `x` is one observation."""
+    found = []
+
+    def probe(x: PyTree) -> jax.Array:
+        found.append(hasattr(proposal(x), "scale"))
+        return jnp.zeros(())
+
+    jax.eval_shape(probe, x)
+    return found[0]

@@ -1,0 +1,218 @@
+"""Cells of a table: a model trained and evaluated, each in a folder of its own.
+
+Both parts can be interrupted at any time and go on where they were, so a table is run by the same
+command again and again until it is whole.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aisle.data.files import replacing
+from aisle.errors import InputError
+from aisle.evaluation import LogLikelihood
+from aisle.experiments import training
+from aisle.experiments.evaluating import evaluate
+from aisle.experiments.options import EvaluateConfig, TrainConfig
+from aisle.learning.run_directory import read_metrics
+from aisle.statistics import Mean, summarise
+
+
+# Of a finished cell: what was found, and with which settings.
+_FILE = "cell.json"
+
+
+class Cell(NamedTuple):
+    """One figure of a table.
+
+    Attributes:
+        name: of the cell and of its folder.
+        config: how it is trained; `init_from` follows from `start`.
+        start: name of the cell whose weights it starts from, or None.
+        paper: the figure to compare with, or None.
+        note: what the reader of the figure must know.
+        is_shown: whether it is a figure of the table, and not only a start for others.
+    """
+
+    name: str
+    config: TrainConfig
+    start: str | None = None
+    paper: float | None = None
+    note: str = ""
+    is_shown: bool = True
+
+
+class Row(NamedTuple):
+    """What a table says of a cell; costs are those of the cell, without its start's.
+
+    Attributes:
+        difference: of the log-likelihood to the paper's figure.
+        seconds: of training, as the clock went.
+        command: that trains the same.
+    """
+
+    cell: str
+    data: str
+    method: str
+    num_samples: int
+    num_temperatures: int | None
+    num_leapfrog: int | None
+    kernel: str | None
+    start: str | None
+    updates: int
+    decoder_gradients: int
+    seconds: float
+    log_likelihood: Mean
+    gap: Mean
+    paper: float | None
+    difference: float | None
+    evaluation_seconds: float
+    seed: int
+    note: str
+    command: str
+
+
+class Finished(NamedTuple):
+    """A cell's row, with log p(x) of each example for comparisons."""
+
+    row: Row
+    log_p: np.ndarray
+
+
+def train_cell(cell: Cell, out: Path) -> training.Run:
+    """Train a cell in its folder, or go on with what is there."""
+    folder, wanted = out / cell.name, planned(cell, out)
+    if (folder / "config.json").exists():
+        if _comparable(training.open_config(folder)) != _comparable(wanted):
+            raise InputError(f"{folder} has other settings: choose another --out, or remove it")
+        if _is_trained(folder, wanted):
+            return training.open_run(folder)
+        fitted = training.resume(folder)
+    else:
+        fitted = training.train(wanted, folder)
+    if fitted.signal_number is not None:
+        raise KeyboardInterrupt(f"in {cell.name}; the same command goes on")
+    return training.open_run(folder)
+
+
+def run_cell(cell: Cell, out: Path, how: EvaluateConfig) -> Finished:
+    """Train and evaluate a cell, unless that is done already."""
+    done = finished(cell, out, how)
+    if done is not None:
+        return done
+    run = train_cell(cell, out)
+    found = evaluate(run.path, how)[0]
+    done = Finished(_row(cell, run, found), found.log_p)
+    content = {
+        "settings": _settings(cell, out, how),
+        "row": as_plain(done.row),
+        "log_p": found.log_p.tolist(),
+    }
+    with replacing(out / cell.name / _FILE) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n")
+    return done
+
+
+def finished(cell: Cell, out: Path, how: EvaluateConfig) -> Finished | None:
+    """Return what a cell has found, or None if it is not done."""
+    file = out / cell.name / _FILE
+    if not file.exists():
+        return None
+    content = json.loads(file.read_text())
+    if content["settings"] != _settings(cell, out, how):
+        raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
+    values = content["row"]
+    means = {name: Mean(**values[name]) for name in ("log_likelihood", "gap")}
+    return Finished(Row(**values | means), np.array(content["log_p"]))
+
+
+def as_plain(row: Row) -> dict[str, Any]:
+    """Return a row as plain values."""
+    means = {name: getattr(row, name)._asdict() for name in ("log_likelihood", "gap")}
+    return row._asdict() | means
+
+
+def planned(cell: Cell, out: Path) -> TrainConfig:
+    """Return the whole configuration of a cell whose table is in the folder `out`."""
+    start = None if cell.start is None else out / cell.start
+    model = dataclasses.replace(cell.config.model, init_from=start)
+    return training.complete(dataclasses.replace(cell.config, model=model))
+
+
+def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
+    """Put together what the table shows of a cell."""
+    assert found.bdmc is not None
+    last, method = read_metrics(run.path)[-1], run.config.method
+    has_chains = method.method in ("mh-hmc", "ais")
+    return Row(
+        cell.name,
+        run.config.data,
+        method.method,
+        method.num_samples,
+        method.num_temperatures if has_chains else None,
+        method.num_leapfrog if has_chains else None,
+        method.kernel if has_chains else None,
+        cell.start,
+        run.update,
+        last["decoder_gradients"],
+        last["seconds"],
+        found.estimate,
+        found.bdmc.gap,
+        cell.paper,
+        None if cell.paper is None else found.estimate.mean - cell.paper,
+        found.seconds,
+        run.config.run.seed,
+        cell.note,
+        command(cell.config, cell.start),
+    )
+
+
+def difference(first: Finished, second: Finished) -> Mean:
+    """Return by how much the first is better on the same examples, with its standard error."""
+    return summarise(first.log_p - second.log_p)
+
+
+def command(config: TrainConfig, start: str | None = None) -> str:
+    """Return the `aisle train` command of a configuration: what differs from the defaults."""
+    usual, words = TrainConfig(config.data), ["aisle train", config.data]
+    words += [f"--epochs {config.num_epochs}"]
+    for group in ("method", "model", "observations", "optimizer", "run"):
+        words += _flags(getattr(config, group), getattr(usual, group))
+    return " ".join([*words, *([f"--init-from {start}"] if start else [])])
+
+
+def _flags(options: Any, usual: Any) -> Iterator[str]:
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if value != getattr(usual, field.name):
+            flag = field.name.replace("_", "-")
+            yield f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}"
+
+
+def _settings(cell: Cell, out: Path, how: EvaluateConfig) -> dict[str, Any]:
+    plan = training.to_json(_comparable(planned(cell, out)))
+    return {"train": plan, "start": cell.start, "evaluate": _plain(how)}
+
+
+def _plain(how: EvaluateConfig) -> dict[str, Any]:
+    return dataclasses.asdict(dataclasses.replace(how, data_dir=None))
+
+
+def _is_trained(folder: Path, wanted: TrainConfig) -> bool:
+    records = read_metrics(folder)
+    if not records or records[-1]["epoch"] < wanted.num_epochs:
+        return False
+    return training.open_run(folder).update == records[-1]["update"]
+
+
+def _comparable(config: TrainConfig) -> TrainConfig:
+    """Leave out where folders are: a table may be moved."""
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, init_from=None),
+        observations=dataclasses.replace(config.observations, data_dir=None),
+    )

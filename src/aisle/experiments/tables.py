@@ -1,0 +1,298 @@
+"""The tables of the paper as cells to run, by budget.
+
+    smoke   seconds a cell, on the digits: that everything works
+    cpu     what two cores can do in hours: a start by a cheap method, then at least 10,000 updates
+            of each cell's own, with the same recipe for all of a table
+    paper   3,280 epochs by the IWAE study's learning rates, for accelerators
+
+Tables share cells: run into the same folder, none is trained twice.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from aisle.experiments.cells import Cell
+from aisle.experiments.options import (
+    EvaluateConfig,
+    MethodOptions,
+    ModelOptions,
+    OptimizerOptions,
+    RunOptions,
+    SamplerOptions,
+    TrainConfig,
+)
+
+# Test log-likelihoods of Ding & Freedman (2020) in nats, by data, method, K and T.
+PAPER: dict[tuple[str, str, int, int | None], float] = {
+    ("omniglot", "dreg", 1, None): -109.41,
+    ("omniglot", "dreg", 5, None): -106.11,
+    ("omniglot", "dreg", 50, None): -103.91,
+    ("omniglot", "dreg", 55, None): -103.85,
+    ("omniglot", "dreg", 275, None): -103.13,
+    ("omniglot", "ais", 1, 5): -103.22,
+    ("omniglot", "ais", 5, 5): -102.47,
+    ("omniglot", "ais", 50, 5): -102.03,
+    ("omniglot", "ais", 1, 11): -102.45,
+    ("omniglot", "ais", 5, 11): -101.94,
+    ("omniglot", "ais", 50, 11): -101.64,
+    ("omniglot", "mh-hmc", 5, 5): -102.57,
+    ("omniglot", "mh-hmc", 5, 11): -101.32,
+    ("mnist", "dreg", 1, None): -86.90,
+    ("mnist", "dreg", 5, None): -85.52,
+    ("mnist", "dreg", 50, None): -84.38,
+    ("mnist", "ais", 1, 5): -84.56,
+    ("mnist", "ais", 5, 5): -84.25,
+    ("mnist", "ais", 50, 5): -83.93,
+    ("mnist", "ais", 1, 11): -84.14,
+    ("mnist", "ais", 5, 11): -83.78,
+    ("mnist", "ais", 50, 11): -83.63,
+}
+
+
+class Claim(NamedTuple):
+    """A statement that one cell is better than another."""
+
+    text: str
+    better: str
+    worse: str
+
+
+class TableSpec(NamedTuple):
+    """A table: its cells in the order in which they are run, and what they are to show."""
+
+    title: str
+    cells: list[Cell]
+    claims: list[Claim]
+
+
+class Budget(NamedTuple):
+    """How much work goes into a cell.
+
+    Attributes:
+        sizes: of the networks.
+        epochs: of a cell, by data set.
+        start_epochs: of the cheap start by a VAE, or 0 for none.
+        few_epochs: of the cells that would take too long otherwise, by data set and name.
+        start_optimizer: of the start.
+        optimizer: of every other cell.
+        evaluation: of every cell.
+        data: stands in for the table's own data set, or None.
+    """
+
+    sizes: ModelOptions
+    epochs: dict[str, int]
+    start_epochs: dict[str, int]
+    few_epochs: dict[str, dict[str, int]]
+    start_optimizer: OptimizerOptions
+    optimizer: OptimizerOptions
+    evaluation: EvaluateConfig
+    data: str | None = None
+
+
+BUDGETS = {
+    "smoke": Budget(
+        ModelOptions(num_latents=4, num_hidden=16),
+        {"mnist": 1, "omniglot": 1},
+        {"mnist": 1, "omniglot": 1},
+        {},
+        OptimizerOptions(batch_size=100),
+        OptimizerOptions(batch_size=100),
+        EvaluateConfig(
+            num_examples=20,
+            sampler=SamplerOptions(num_chains=2, num_temperatures=10, bdmc_examples=8),
+        ),
+        "digits",
+    ),
+    "cpu": Budget(
+        ModelOptions(),
+        {"mnist": 22, "omniglot": 53},
+        {"mnist": 40, "omniglot": 80},
+        {
+            "mnist": {"ais-T5-K50": 4, "ais-T11-K50": 2},
+            "omniglot": {"ais-T5-K50": 10, "ais-T11-K50": 5, "dreg-K275": 12},
+        },
+        OptimizerOptions(optimizer="muon", learning_rate=0.02, lr_schedule="cosine"),
+        OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
+        EvaluateConfig(sampler=SamplerOptions(num_chains=16, num_temperatures=1000)),
+    ),
+    "paper": Budget(
+        ModelOptions(),
+        {"mnist": 3280, "omniglot": 3280},
+        {},
+        {},
+        OptimizerOptions(),
+        OptimizerOptions(),
+        EvaluateConfig(
+            num_examples=10_000,
+            sampler=SamplerOptions(kernel="paper", num_chains=16, num_temperatures=10_000),
+        ),
+    ),
+}
+
+
+def table1(budget: Budget, seed: int) -> TableSpec:
+    """DReG and AIS by K and T, on both data sets."""
+    cells, claims = [], []
+    for data in ("mnist", "omniglot"):
+        make = _Maker(data, budget, seed)
+        cells += [*make.start(), *(make.dreg(K) for K in (1, 5, 50))]
+        cells += [make.chains("ais", K, T) for K in (1, 5, 50) for T in (5, 11)]
+        claims += _claims_by_size(data)
+    return TableSpec("Table 1: DReG and AIS by K and T", cells, claims)
+
+
+def table2(budget: Budget, seed: int) -> TableSpec:
+    """At the same cost, on Omniglot: DReG against AIS, and MH-HMC against AIS."""
+    make = _Maker("omniglot", budget, seed)
+    cells = [
+        *make.start(),
+        make.dreg(55),
+        make.chains("ais", 1, 11),
+        make.dreg(275),
+        make.chains("ais", 5, 11),
+        make.chains("mh-hmc", 5, 5),
+        make.chains("ais", 5, 5),
+        make.chains("mh-hmc", 5, 11),
+    ]
+    claims = [
+        Claim("AIS beats DReG at the cost of K = 55", "omniglot-ais-T11-K1", "omniglot-dreg-K55"),
+        Claim("AIS beats DReG at the cost of K = 275", "omniglot-ais-T11-K5", "omniglot-dreg-K275"),
+        Claim("AIS beats MH-HMC at T = 5", "omniglot-ais-T5-K5", "omniglot-mh-hmc-T5-K5"),
+        Claim("MH-HMC beats AIS at T = 11", "omniglot-mh-hmc-T11-K5", "omniglot-ais-T11-K5"),
+    ]
+    return TableSpec("Table 2: the same cost, on Omniglot", cells, claims)
+
+
+def beyond(budget: Budget, seed: int) -> TableSpec:
+    """The tuned kernel at the cost of the paper's, and two stochastic layers."""
+    cells, claims = [], []
+    for data in ("mnist", "omniglot"):
+        one, two = _Maker(data, budget, seed), _Maker(data, budget, seed, "two-layer")
+        pairs = [
+            ("at 55 gradients the tuned kernel beats the paper's", one, one.chains("ais", 1, 11)),
+            ("with two layers, AIS beats DReG", two, two.dreg(5)),
+        ]
+        for text, make, other in pairs:
+            own = make.tuned(1, 27)
+            cells += [*make.start(), other, own]
+            claims.append(Claim(f"{data}: {text}", own.name, other.name))
+    return TableSpec("Beyond the paper: the tuned kernel, and two layers", cells, claims)
+
+
+def recipes(budget: Budget, seed: int) -> TableSpec:
+    """What to do after a cheap start, in about the same time, on MNIST."""
+    make = _Maker("mnist", budget, seed)
+    cells = make.start()
+    for name, (method, share) in _RECIPES.items():
+        epochs = max(1, round(share * budget.epochs["mnist"]))
+        cells.append(make.cell(f"recipe-{name}", method, epochs=epochs))
+    claims = [
+        Claim(f"{name} beats {other}", f"mnist-recipe-{name}", f"mnist-recipe-{other}")
+        for name, other in (("tuned", "vae"), ("tuned", "paper"), ("wake", "tuned"))
+    ]
+    return TableSpec("Recipes: the same time from the same start, on MNIST", cells, claims)
+
+
+# Each with its share of the budget's epochs, by which all take the same time on two cores.
+_RECIPES = {
+    "vae": (MethodOptions("vae", num_samples=1), 1.4),
+    "paper": (MethodOptions("ais", 1, 11, kernel="paper"), 0.65),
+    "tuned": (MethodOptions("ais", 1, 11), 1.0),
+    "wake": (MethodOptions("ais", 1, 11, phi_objective="elbo+wake"), 1.0),
+}
+
+TABLES: dict[str, Callable[[Budget, int], TableSpec]] = {
+    "table1": table1,
+    "table2": table2,
+    "beyond": beyond,
+    "recipes": recipes,
+}
+
+
+def named(name: str, budget: str, seed: int) -> TableSpec:
+    """Return a table for a budget."""
+    return TABLES[name](BUDGETS[budget], seed)
+
+
+class _Maker(NamedTuple):
+    """Makes the cells of one data set and one kind of networks."""
+
+    data: str
+    budget: Budget
+    seed: int
+    layers: Literal["one-layer", "two-layer"] = "one-layer"
+
+    def start(self) -> list[Cell]:
+        """Return the cell that the others start from, if there is one."""
+        epochs = self.budget.start_epochs.get(self.data, 0)
+        method = MethodOptions("vae", num_samples=1)
+        config = self._config(method, epochs, self.budget.start_optimizer)
+        return [Cell(self._name("start"), config, is_shown=False)] if epochs else []
+
+    def dreg(self, K: int) -> Cell:
+        """Return a cell by importance sampling."""
+        return self.cell(f"dreg-K{K}", MethodOptions("dreg", num_samples=K), self._paper("dreg", K))
+
+    def chains(self, method: Literal["ais", "mh-hmc"], K: int, T: int) -> Cell:
+        """Return a cell by chains with the paper's kernel, L = 5."""
+        options = MethodOptions(method, num_samples=K, num_temperatures=T, kernel="paper")
+        return self.cell(f"{method}-T{T}-K{K}", options, self._paper(method, K, T))
+
+    def tuned(self, K: int, T: int) -> Cell:
+        """Return a cell by AIS with the tuned kernel."""
+        options = MethodOptions("ais", num_samples=K, num_temperatures=T)
+        return self.cell(f"ais-tuned-T{T}-K{K}", options)
+
+    def cell(
+        self,
+        name: str,
+        method: MethodOptions,
+        paper: float | None = None,
+        epochs: int | None = None,
+    ) -> Cell:
+        """Return a cell of the budget's epochs, or of fewer if it would take too long."""
+        start = self._name("start") if self.budget.start_epochs else None
+        few = self.budget.few_epochs.get(self.data, {}).get(name)
+        whole = self.budget.epochs[self.data] if epochs is None else epochs
+        config = self._config(method, whole if few is None else few, self.budget.optimizer)
+        return Cell(self._name(name), config, start, paper, "fewer updates" if few else "")
+
+    def _config(
+        self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
+    ) -> TrainConfig:
+        return TrainConfig(
+            self.budget.data or self.data,
+            epochs,
+            method,
+            dataclasses.replace(self.budget.sizes, model=self.layers),
+            optimizer=optimizer,
+            run=RunOptions(seed=self.seed),
+        )
+
+    def _paper(self, method: str, K: int, T: int | None = None) -> float | None:
+        # The paper's figures are of one layer, and not of a stand-in.
+        is_known = self.layers == "one-layer" and self.budget.data is None
+        return PAPER.get((self.data, method, K, T)) if is_known else None
+
+    def _name(self, cell: str) -> str:
+        layers = "" if self.layers == "one-layer" else f"{self.layers}-"
+        return f"{self.data}-{layers}{cell}"
+
+
+def _claims_by_size(data: str) -> list[Claim]:
+    """Return what the paper says of K and T."""
+    name = f"{data}-".__add__
+    claims = [
+        Claim(
+            f"{data}: K = {K} helps DReG over K = {less}", name(f"dreg-K{K}"), name(f"dreg-K{less}")
+        )
+        for less, K in ((1, 5), (5, 50))
+    ]
+    for K in (1, 5, 50):
+        five, eleven = name(f"ais-T5-K{K}"), name(f"ais-T11-K{K}")
+        claims += [
+            Claim(f"{data}: AIS, T = 5, beats DReG at K = {K}", five, name(f"dreg-K{K}")),
+            Claim(f"{data}: T = 11 beats T = 5 at K = {K}", eleven, five),
+        ]
+    return claims
