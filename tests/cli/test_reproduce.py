@@ -1,11 +1,14 @@
+import csv
+import io
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from aisle.experiments import figure1
+from aisle.experiments import cells, estimating, figure1, tables
 from aisle.experiments.figure1 import Outcome, Row
+from aisle.statistics import Mean
 from commands import assert_mistake, contents, run
 
 
@@ -127,3 +130,119 @@ def test_folders_that_cannot_be_used(capsys, quick, tmp_path):
 def test_what_to_reproduce_must_be_known(capsys):
     assert_mistake(run(capsys, "reproduce", "figure7"), "figure1")
     assert_mistake(run(capsys, "reproduce"), "figure1")
+
+
+ROWS = {
+    name: cells.Row(
+        name,
+        "mnist",
+        "dreg",
+        1,
+        None,
+        None,
+        None,
+        "mnist-start",
+        10,
+        2_000,
+        3.0,
+        Mean(mean, 0.5, 3),
+        Mean(0.125, 0.0625, 3),
+        -86.9,
+        mean + 86.9,
+        4.0,
+        0,
+        "",
+        "aisle train mnist",
+    )
+    for name, mean in (("mnist-dreg-K1", -87.5), ("mnist-dreg-K5", -86.0), ("mnist-dreg-K50", -86))
+}
+GAINS = {"mnist-dreg-K1": [0, 0, 0], "mnist-dreg-K5": [1, 1.5, 2], "mnist-dreg-K50": [1, 1.5, 1.9]}
+
+
+@pytest.fixture
+def quick_cells(monkeypatch):
+    """Finish each cell at once, and remember which were asked for."""
+    ran, started = [], []
+
+    def finished(cell, out, how):
+        if cell.name not in ran:
+            return None
+        return cells.Finished(ROWS[cell.name], np.array(GAINS[cell.name]))
+
+    def run_cell(cell, out, how):
+        ran.append(cell.name)
+        return finished(cell, out, how)
+
+    monkeypatch.setattr(cells, "run_cell", run_cell)
+    monkeypatch.setattr(cells, "finished", finished)
+    monkeypatch.setattr(cells, "train_cell", lambda cell, out: started.append(cell.name))
+    return ran, started
+
+
+def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
+    options = ("--out", tmp_path, "--cells", "mnist-dreg-K1", "mnist-dreg-K5*")
+    code, printed, _ = run(capsys, "reproduce", "table1", *options)
+    assert code == 0
+    assert quick_cells == ([*ROWS], ["mnist-start"])
+    names = ["table1.csv", "table1.json", "table1.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    page = (tmp_path / "table1.md").read_text()
+    for text in (printed, page):
+        assert "-87.50 +- 0.50" in text
+        assert "0.12 +- 0.06" in text
+        assert "+0.90" in text
+    assert "| mnist: K = 5 helps DReG over K = 1 | 1.50 +- 0.29 | holds |" in page
+    assert "| mnist: K = 50 helps DReG over K = 5 | -0.03 +- 0.03 | undecided |" in page
+    figures = json.loads((tmp_path / "table1.json").read_text())
+    assert figures["rows"] == [cells.as_plain(row) | means(row) for row in ROWS.values()]
+    assert figures["claims"][0]["verdict"] == "holds"
+    assert figures["packages"]["jax"]
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
+    assert [line["cell"] for line in lines] == [*ROWS]
+    assert lines[1]["log_likelihood_mean"] == "-86.0"
+
+
+def means(row):
+    return {"log_likelihood": row.log_likelihood._asdict(), "gap": row.gap._asdict()}
+
+
+def test_a_claim_that_does_not_hold(capsys, monkeypatch, quick_cells, tmp_path):
+    monkeypatch.setitem(GAINS, "mnist-dreg-K5", [-1, -1.5, -2])
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-K[15]")
+    page = (tmp_path / "table1.md").read_text()
+    assert "| mnist: K = 5 helps DReG over K = 1 | -1.50 +- 0.29 | does not hold |" in page
+
+
+def test_cells_that_do_not_exist(capsys, tmp_path):
+    result = run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-iwae*")
+    assert_mistake(result, "--cells mnist-iwae* matches no cell: choose from mnist-start, mnist-")
+
+
+def test_the_plan_of_a_table(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(estimating, "estimate", lambda cell: estimating.Estimate(7, 1_234, 90.0))
+    out = tmp_path / "none"
+    options = ("--plan", "--out", out, "--cells", "mnist-dreg-K1")
+    code, printed, _ = run(capsys, "reproduce", "table1", *options)
+    assert code == 0
+    assert "1,234" in printed
+    assert "aisle train mnist --epochs 22" in " ".join(printed.split())
+    assert not out.exists()
+
+
+def test_an_estimate_is_that_of_the_whole_cell():
+    spec = tables.named("table1", "smoke", 0)
+    found = estimating.estimate(next(c for c in spec.cells if c.name == "mnist-dreg-K5"))
+    assert (found.updates, found.decoder_gradients) == (15, 15 * 100 * 10)
+    assert 0 < found.seconds < 60
+
+
+@pytest.mark.slow
+def test_a_table_from_end_to_end(capsys, tmp_path):
+    options = ("--budget", "smoke", "--out", tmp_path, "--cells", "*dreg-K55", "*ais-T11-K1")
+    code, printed, _ = run(capsys, "reproduce", "table2", *options)
+    assert code == 0
+    assert "AIS beats DReG at the cost of K = 55" in printed
+    before = {name: text for name, text in contents(tmp_path).items() if "table2" not in name.name}
+    assert run(capsys, "reproduce", "table2", *options)[0] == 0
+    after = contents(tmp_path)
+    assert {name: after[name] for name in before} == before

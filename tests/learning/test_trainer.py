@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from aisle.data import Split
 from aisle.errors import InputError, TrainingError
-from aisle.learning import checkpoints, loop
+from aisle.learning import checkpoints, loop, trainer
 from aisle.learning.run_directory import read_config, read_metrics
 from aisle.learning.trainer import as_split, batch_mesh, fit
 from aisle.models import DiagonalNormal, LinearGaussian
@@ -232,6 +232,26 @@ def test_a_resumed_run_goes_on_bit_for_bit(whole_run, tmp_path, caplog):
     assert without_seconds(read_metrics(tmp_path)) == without_seconds(read_metrics(out))
     compiled = [m for m in caplog.messages if "Finished XLA compilation of jit(chunk)" in m]
     assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("num_devices", [1, 8])
+def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch, num_devices):
+    def use(number):
+        mesh = jax.sharding.Mesh(jax.devices()[:number], ("batch",))
+        monkeypatch.setattr(trainer, "batch_mesh", lambda batch_size: mesh)
+
+    options = QUICK | {"method": "ais", "batch_size": 64}
+    use(2)
+    fit(START, encoder(), DATA, out=tmp_path, **options)
+    whole = fit(START, encoder(), DATA, **options | {"num_epochs": 4})
+    use(num_devices)
+    resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options | {"num_epochs": 4})
+    assert len(resumed.state.step_sizes.sharding.device_set) == num_devices
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        resumed.state,
+        whole.state,
+    )
 
 
 def test_a_finished_run_has_nothing_to_resume(whole_run):

@@ -1,0 +1,181 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from aisle.errors import InputError
+from aisle.experiments import cells, evaluating, tables, training
+from aisle.experiments.cells import Cell
+from aisle.experiments.options import (
+    EvaluateConfig,
+    MethodOptions,
+    ModelOptions,
+    OptimizerOptions,
+    SamplerOptions,
+    TrainConfig,
+)
+
+NETWORKS = ModelOptions(num_latents=2, num_hidden=4)
+FAST = OptimizerOptions(batch_size=500)
+HOW = EvaluateConfig(
+    num_examples=6, sampler=SamplerOptions(num_chains=2, num_temperatures=3, bdmc_examples=4)
+)
+
+
+def make(method, **options):
+    return TrainConfig("digits", 1, method, NETWORKS, optimizer=FAST, **options)
+
+
+START = Cell("start", make(MethodOptions("vae", num_samples=1)), is_shown=False)
+CELL = Cell("dreg", make(MethodOptions("dreg", num_samples=2)), "start", -20.5, "so it is")
+CHAINS = MethodOptions("ais", num_samples=1, num_temperatures=2, kernel="paper")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, quick_compilation):
+    """A start, and a cell that starts from it."""
+    out = tmp_path_factory.mktemp("table")
+    cells.train_cell(START, out)
+    return out, cells.run_cell(CELL, out, HOW)
+
+
+def test_a_cell_starts_from_its_start(done):
+    out, _ = done
+    assert training.open_config(out / "dreg").model.init_from == out / "start"
+    first, second = (training.open_run(out / name).model for name in ("start", "dreg"))
+    steps = [
+        np.abs(a.weight - b.weight).max()
+        for a, b in zip(first.decoder.layers, second.decoder.layers, strict=True)
+    ]
+    # Three updates of Adam at 0.001, and nothing but those.
+    assert 0 < max(steps) < 0.0031
+
+
+def test_a_row_says_what_was_found(done):
+    out, (row, log_p) = done
+    found = evaluating.evaluate(out / "dreg", HOW)[0]
+    np.testing.assert_array_equal(log_p, found.log_p)
+    assert row.log_likelihood == found.estimate
+    assert row.gap == found.bdmc.gap
+    assert (row.cell, row.data, row.method, row.num_samples) == ("dreg", "digits", "dreg", 2)
+    assert (row.num_temperatures, row.num_leapfrog, row.kernel) == (None, None, None)
+    assert (row.start, row.paper, row.note, row.seed) == ("start", -20.5, "so it is", 0)
+    assert row.difference == found.estimate.mean + 20.5
+    assert (row.updates, row.decoder_gradients) == (3, 3 * 500 * 4)
+    assert row.seconds > 0
+
+
+def test_a_finished_cell_is_not_run_again(done, monkeypatch):
+    out, before = done
+    monkeypatch.setattr(training, "train", None)
+    monkeypatch.setattr(training, "resume", None)
+    monkeypatch.setattr(cells, "evaluate", None)
+    after = cells.run_cell(CELL, out, HOW)
+    assert after.row == before.row
+    np.testing.assert_array_equal(after.log_p, before.log_p)
+    cells.train_cell(START, out)
+
+
+def test_a_moved_table_is_still_the_same(done, tmp_path):
+    out, before = done
+    out.joinpath("dreg").rename(tmp_path / "dreg")
+    try:
+        assert cells.finished(CELL, tmp_path, HOW).row == before.row
+    finally:
+        (tmp_path / "dreg").rename(out / "dreg")
+
+
+OTHERS = [
+    (CELL._replace(config=dataclasses.replace(CELL.config, num_epochs=2)), HOW),
+    (CELL._replace(start=None), HOW),
+    (CELL, dataclasses.replace(HOW, num_examples=7)),
+]
+
+
+@pytest.mark.parametrize(("cell", "how"), OTHERS)
+def test_other_settings_are_refused(done, cell, how):
+    with pytest.raises(InputError, match="dreg has other settings: choose another --out"):
+        cells.run_cell(cell, done[0], how)
+
+
+def test_other_settings_of_training_are_refused(done):
+    other = START._replace(config=dataclasses.replace(START.config, num_epochs=2))
+    with pytest.raises(InputError, match="start has other settings"):
+        cells.train_cell(other, done[0])
+
+
+def test_an_interruption_ends_the_table(done, monkeypatch, tmp_path):
+    real = training.train
+
+    def interrupted(*arguments):
+        return real(*arguments)._replace(signal_number=2)
+
+    monkeypatch.setattr(training, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="in start; the same command goes on"):
+        cells.train_cell(START, tmp_path)
+    # What is there is gone on with.
+    assert cells.train_cell(START, tmp_path).update == 3
+
+
+def test_a_difference_is_that_of_the_same_examples(done):
+    row, log_p = done[1]
+    better = cells.Finished(row, log_p + np.array([1, 2, 3, 1, 2, 3]))
+    gain = cells.difference(better, done[1])
+    assert gain.mean == pytest.approx(2)
+    assert gain.standard_error == pytest.approx(np.std([1, 2, 3, 1, 2, 3], ddof=1) / 6**0.5)
+
+
+def test_the_command_says_what_differs_from_the_defaults():
+    config = make(CHAINS)
+    assert cells.command(config, "first") == (
+        "aisle train digits --epochs 1 --num-samples 1 --num-temperatures 2 --kernel paper "
+        "--num-latents 2 --num-hidden 4 --batch-size 500 --init-from first"
+    )
+
+
+@pytest.mark.parametrize("budget", tables.BUDGETS)
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_tables_are_sound(name, budget):
+    spec = tables.named(name, budget, 3)
+    names = [cell.name for cell in spec.cells]
+    assert len(set(names)) == len(names)
+    for i, cell in enumerate(spec.cells):
+        assert cell.start is None or cell.start in names[:i]
+        assert cell.config.run.seed == 3
+        assert (cell.start is None) == (budget == "paper" or not cell.is_shown)
+    for claim in spec.claims:
+        assert {claim.better, claim.worse} <= set(names)
+
+
+def test_every_figure_of_the_paper_has_its_cell():
+    found = {
+        cell.paper for name in ("table1", "table2") for cell in tables.named(name, "cpu", 0).cells
+    }
+    assert found - {None} == set(tables.PAPER.values())
+    smoke = tables.named("table1", "smoke", 0).cells
+    assert {cell.paper for cell in smoke} == {None}
+
+
+UPDATES = {"mnist": 60_000 // 128, "omniglot": 24_345 // 128}
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "beyond"])
+def test_cells_of_the_cpu_budget_make_ten_thousand_updates(name):
+    for cell in tables.named(name, "cpu", 0).cells:
+        number = cell.config.num_epochs * UPDATES[cell.config.data]
+        assert (number >= 10_000) == (not cell.note)
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_the_paper_s_tables_have_the_paper_s_kernel(name):
+    for cell in tables.named(name, "cpu", 0).cells:
+        method = training.complete(cell.config).method
+        if method.method in ("ais", "mh-hmc"):
+            assert (method.num_leapfrog, method.precondition, method.momentum_refresh) == (5, 0, 1)
+
+
+def test_the_row_survives_its_file(done):
+    out, (row, _) = done
+    content = json.loads((out / "dreg" / "cell.json").read_text())
+    assert content["row"] == json.loads(json.dumps(cells.as_plain(row)))
