@@ -12,6 +12,7 @@ from aisle.annealing import Kernel, schedules
 from aisle.annealing.tuning import nudge
 from aisle.learning import updates
 from aisle.learning.estimators import METHODS
+from aisle.learning.optimizers import optimizer
 from aisle.learning.updates import Batches, Recipe, TrainState, init_state, make_chunk, split_arrays
 from aisle.models import DiagonalNormal, LinearGaussian
 
@@ -187,7 +188,9 @@ def test_an_update_is_a_step_along_the_mean_gradient(annealed):
         grads, (losses, metrics) = reference_gradients(
             make_recipe, before.params, before.step_sizes, i, batches.examples[indices], indices
         )
-        changes, optimizer = adam.update(grads, before.optimizer, before.params)
+        parts = zip(grads, before.optimizer, before.params, strict=True)
+        steps = [adam.update(*part) for part in parts]
+        changes, optimizer = zip(*steps, strict=True)
         assert_close(states[i + 1].params, optax.apply_updates(before.params, changes))
         assert_close(states[i + 1].optimizer, on_host(optimizer))
         assert_close(logs[i].losses, losses)
@@ -262,6 +265,19 @@ def test_the_number_of_devices_does_not_matter(annealed, num_devices):
         assert_close(jax.tree.map(lambda a, i=i: np.array(a[i]), log), logs[i])
 
 
+@pytest.mark.parametrize("name", ["muon", "adam"])
+def test_networks_stepped_on_a_device_each_are_stepped_as_on_all(name):
+    """The first devices have one network each, and those beyond none."""
+    steps = optimizer(name, "cosine", learning_rate=None, num_epochs=1, updates_per_epoch=CAPACITY)
+    recipe = make_recipe("dreg")._replace(optimizer=steps)
+    found = []
+    for is_shared_out in (False, True):
+        run = make_chunk(recipe._replace(is_shared_out=is_shared_out), mesh_of(4), BATCH_SIZE)
+        found.append(on_host(run(start(recipe), KEY, make_batches(), jnp.int32(3))[0]))
+    assert differs(found[0].params, on_host(start(recipe)).params)
+    assert_close(found[1], found[0])
+
+
 def test_tiles_do_not_matter(annealed, monkeypatch):
     """Seven chains at most, two for an example: four tiles of two examples."""
     _, recipe, _, states, logs = annealed
@@ -334,5 +350,6 @@ def test_the_first_state(annealed):
     state = states[0]
     assert isinstance(state, TrainState)
     assert (state.update, state.num_skipped, state.num_skipped_in_row) == (0, 0, 0)
-    assert_identical(state.optimizer, on_host(recipe.optimizer.init(state.params)))
+    first = tuple(recipe.optimizer.init(part) for part in state.params)
+    assert_identical(state.optimizer, on_host(first))
     assert start(recipe._replace(ema=0.0)).average is None

@@ -148,6 +148,7 @@ def fit(
         given["target_accept"],
         LARGEST_SCALED_STEP if chains.precondition else LARGEST_STEP,
         ema,
+        is_shared_out=optimizer == "muon",
     )
     state = init_state(model, proposal, recipe, chains.step_sizes)
     validation = None

@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
     Attributes:
         update: number of updates made, skipped ones included.
         params: the arrays of (model, proposal).
-        optimizer: the optimiser's state for both.
+        optimizer: the optimiser's states, one for each of both.
         step_sizes: of HMC, by temperature.
         average: running average of `params`, or None.
         num_skipped: updates left out because a gradient was not finite.
@@ -64,6 +64,8 @@ class Recipe(NamedTuple):
         target_accept: acceptance that step sizes are adapted towards.
         largest_step: upper limit of step sizes.
         ema: decay of the running average of weights, 0 for none.
+        is_shared_out: whether each network is stepped on a device of its own and not on all of
+            them; pays for itself if the optimiser multiplies matrices.
     """
 
     static: PyTree
@@ -75,6 +77,7 @@ class Recipe(NamedTuple):
     target_accept: float
     largest_step: float
     ema: float
+    is_shared_out: bool = False
 
 
 class Batches(NamedTuple):
@@ -111,7 +114,7 @@ def init_state(
     return TrainState(
         counts[0],
         params,
-        recipe.optimizer.init(params),
+        tuple(recipe.optimizer.init(part) for part in params),
         jnp.copy(step_sizes),
         average,
         counts[1],
@@ -208,8 +211,7 @@ def _apply(
 ) -> tuple[TrainState, UpdateLog]:
     """Step both networks, unless a gradient is not finite, and adapt the step sizes."""
     is_skipped = ~jnp.isfinite(optax.tree.norm(grads))
-    changes, optimizer = recipe.optimizer.update(grads, state.optimizer, state.params)
-    params = optax.apply_updates(state.params, changes)
+    params, optimizer = _step(recipe, state, grads)
     average = state.average
     if average is not None:
         average = optax.incremental_update(params, average, 1 - recipe.ema)
@@ -229,6 +231,33 @@ def _apply(
         jnp.where(is_skipped, state.num_skipped_in_row + 1, 0),
     )
     return after, UpdateLog(losses, metrics, state.step_sizes, is_skipped)
+
+
+def _step(recipe: Recipe, state: TrainState, grads: Params) -> tuple[Params, PyTree]:
+    """Step both networks, everything on every device or each network on one of them."""
+
+    def stepped(part: int) -> tuple[Params, PyTree]:
+        params = state.params[part]
+        changes, after = recipe.optimizer.update(grads[part], state.optimizer[part], params)
+        return optax.apply_updates(params, changes), after
+
+    if not recipe.is_shared_out or jax.lax.axis_size("batch") == 1:
+        results = [stepped(part) for part in range(2)]
+    else:
+        results = _shared_out(stepped, list(zip(state.params, state.optimizer, strict=True)))
+    params, optimizer = zip(*results, strict=True)
+    return params, optimizer
+
+
+def _shared_out(function: Callable[[int], PyTree], like: list[PyTree]) -> list[PyTree]:
+    """Compute function(i), a pytree like like[i], on the i-th device only, and tell all."""
+    place = jax.lax.axis_index("batch")
+    zeros = [jax.tree.map(jnp.zeros_like, tree) for tree in like]
+    found = [
+        jax.lax.cond(place == i, lambda i=i: function(i), lambda i=i: zeros[i])
+        for i in range(len(like))
+    ]
+    return jax.lax.psum(found, "batch")
 
 
 def _adapt(recipe: Recipe, step_sizes: Array, acceptance: Array) -> Array:
