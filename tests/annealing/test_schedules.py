@@ -35,6 +35,27 @@ def test_geometric_has_a_constant_factor():
     np.testing.assert_allclose(betas[2:] / betas[1:-1], 100**0.25, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("number", "share", "betas"),
+    [
+        (4, 0.5, [0, 0.5, 1, 1, 1]),
+        (5, 0.5, [0, 0.5, 1, 1, 1, 1]),
+        (4, 0.75, [0, 1 / 3, 2 / 3, 1, 1]),
+        (3, 0.1, [0, 1, 1, 1]),
+        (1, 0.5, [0, 1]),
+        (2, 1.0, [0, 0.5, 1]),
+    ],
+)
+def test_a_ramp_rises_evenly_and_stays(number, share, betas):
+    np.testing.assert_allclose(schedules.ramp(number, share), betas, rtol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
+def test_a_ramp_needs_a_share_of_the_moves(share):
+    with pytest.raises(InputError, match=f"share is {share}"):
+        schedules.ramp(4, share)
+
+
 def test_immediate():
     np.testing.assert_array_equal(schedules.immediate(3), [0, 1, 1, 1])
 

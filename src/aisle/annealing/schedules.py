@@ -43,6 +43,18 @@ def geometric(num_temperatures: int, first: float = 0.01) -> Betas:
     return explicit([0.0, *first**exponent])
 
 
+def ramp(num_temperatures: int, share: float = 0.5) -> Betas:
+    """Space a share of the temperatures evenly and stay at the posterior for the rest.
+
+    Between `linear`, whose chains spend all their time away from the posterior, and `immediate`,
+    whose weights are those of importance sampling.
+    """
+    if not 0 < share <= 1:
+        raise InputError(f"share is {share}: a ramp takes more than 0 and at most 1 of the moves")
+    rising = max(1, round(share * _checked(num_temperatures)))
+    return explicit(np.minimum(np.arange(num_temperatures + 1) / rising, 1))
+
+
 def immediate(num_temperatures: int) -> Betas:
     """Jump to the posterior at once, 0, 1, ..., 1: with K = 1 this is MH-HMC (Hoffman, 2017)."""
     return explicit(np.minimum(np.arange(_checked(num_temperatures) + 1), 1))
@@ -107,6 +119,7 @@ SCHEDULES: dict[str, Callable[[int], Betas]] = {
     "linear": linear,
     "sigmoid": sigmoid,
     "geometric": geometric,
+    "ramp": ramp,
     "immediate": immediate,
 }
 

@@ -35,10 +35,11 @@ class MethodOptions:
     """L: leapfrog steps of a transition. tuned: 2. paper: 5."""
 
     schedule: Annotated[
-        Literal["linear", "sigmoid", "geometric", "immediate"] | None,
-        arg(metavar="{linear,sigmoid,geometric,immediate}"),
+        Literal["linear", "sigmoid", "geometric", "ramp", "immediate"] | None,
+        arg(metavar="{linear,sigmoid,geometric,ramp,immediate}"),
     ] = None
-    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). Both: linear."""
+    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). ramp: even, but
+    at the posterior for the second half. Both: linear."""
 
     target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Acceptance that the step size of each temperature is adapted towards. tuned: 0.8.

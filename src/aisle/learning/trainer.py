@@ -97,7 +97,7 @@ def fit(
         kernel: tuned or paper, which say what the next six are where they are None; see
             `aisle.annealing.presets`.
         num_leapfrog: L, leapfrog steps of a transition.
-        schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate.
+        schedule: of the inverse temperatures: linear, sigmoid, geometric, ramp or immediate.
         target_accept: acceptance that each temperature's step size is adapted towards.
         precondition: power of the proposal's scale that preconditions HMC, 0 for none.
         momentum_refresh: share of new noise in the momentum at each transition, 1 for all.
