@@ -21,7 +21,6 @@ from aisle.experiments.options import EvaluateConfig, TrainConfig
 from aisle.learning.run_directory import read_metrics
 from aisle.statistics import Mean, summarise
 
-
 # Of a finished cell: what was found, and with which settings.
 _FILE = "cell.json"
 

@@ -32,8 +32,8 @@ def evaluate(
 ) -> tuple[LogLikelihood, Path]:
     """Evaluate a run's newest checkpoint; return what was found and the folder that has it."""
     run = open_run(path)
-    _check_weights(run)
-    dataset = _dataset(run, config)
+    check_weights(run)
+    dataset = dataset_of(run, config)
     split, other = dataset.test, dataset.train
     if config.split == "train":
         split, other = other, split
@@ -45,8 +45,8 @@ def evaluate(
     result = log_likelihood(
         run.model,
         run.proposal if config.start == "encoder" else None,
-        _observations(split, indices, binarize),
-        pilot_x=_observations(other, spread(len(other), NUM_EXAMPLES), binarize),
+        observations(split, indices, binarize),
+        pilot_x=observations(other, spread(len(other), NUM_EXAMPLES), binarize),
         indices=indices,
         **dataclasses.asdict(_complete(config).sampler),
         out=folder,
@@ -92,7 +92,8 @@ def folder_name(config: EvaluateConfig, update: int) -> str:
     return f"{examples}-{size}-{short}"
 
 
-def _dataset(run: Run, config: EvaluateConfig) -> Dataset:
+def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
+    """Load the data of a run, or the other data that were asked for."""
     name = config.data or run.config.data
     dataset = load(name, config.data_dir or run.config.observations.data_dir)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
@@ -103,11 +104,13 @@ def _dataset(run: Run, config: EvaluateConfig) -> Dataset:
     return dataset
 
 
-def _observations(split: Split, indices: np.ndarray, binarize: str) -> Array:
+def observations(split: Split, indices: np.ndarray, binarize: str) -> Array:
+    """Return some examples as the model sees them."""
     return observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
 
 
-def _check_weights(run: Run) -> None:
+def check_weights(run: Run) -> None:
+    """Refuse a run whose weights are of no use."""
     arrays: list[Any] = jax.tree.leaves(eqx.filter((run.model, run.proposal), eqx.is_inexact_array))
     if not all(bool(jnp.all(jnp.isfinite(a))) for a in arrays):
         raise InputError(
