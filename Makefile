@@ -4,7 +4,7 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env demo test test-slow lint format bench breaks clean
+.PHONY: help env browser demo test test-slow lint format bench breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,7 +21,19 @@ env: .venv/installed  ## create .venv and install aisle into it
 demo: env  ## train four methods on digits and compare them, in minutes
 	$(BIN)/aisle demo
 
-test: env  ## all tests but the slow ones
+# Only root can install it, and only where there is a network: without it one test is skipped.
+browser:  ## try to install Chromium, in which a test opens the report
+	@for name in chromium chromium-browser google-chrome; do \
+	  command -v $$name >/dev/null 2>&1 && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  timeout 300 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' \
+	    >/dev/null 2>&1 </dev/null && exit 0; \
+	fi; \
+	echo "no Chromium here: the test that opens the report in a browser will be skipped"
+
+test: env browser  ## all tests but the slow ones
 	$(PYTEST) -m 'not slow'
 
 test-slow: env  ## the slow tests

@@ -1,5 +1,6 @@
 """`aisle sample` and `aisle export`, on runs of named data and of a user's own."""
 
+import json
 import os
 import shutil
 
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from aisle.experiments import training
+from aisle.models.iwae_study import PROPOSALS
 from commands import assert_mistake, call, run
 
 SETTINGS = (
@@ -125,6 +127,34 @@ def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_v
         # And with them, all that is not an array: the model computes the same.
         z = jax.numpy.ones(2)
         assert_identical(opened.model.mean_observation(z), loaded[0].mean_observation(z))
+
+
+@pytest.mark.parametrize(
+    ("proposal", "method"), [("full", ("dreg", "-K", 2)), ("flow", ("ais", "-K", 2, "-L", 1))]
+)
+def test_other_proposals_are_trained_exported_and_loaded(capsys, tmp_path, proposal, method):
+    """The seed is not the one that weights are loaded with: nothing but them may depend on it."""
+    folder, path = tmp_path / "run", tmp_path / "m.safetensors"
+    options = (*SETTINGS, "--method", *method, "--proposal", proposal, "--seed", 3)
+    assert call("train", "digits", *options, "--batch-size", 500, "--out", folder) == 0
+    assert run(capsys, "export", folder, path)[0] == 0
+    opened, (_, loaded) = training.open_run(folder), training.load_weights(path)
+    assert type(loaded) is PROPOSALS[proposal]
+    assert_identical(opened.proposal, loaded)
+    # What started at zero has left it.
+    assert all(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(loaded))
+    x, z = jax.numpy.linspace(0, 1, 64), jax.numpy.array([0.3, -1.2])
+    log_prob = jax.jit(lambda proposal: proposal(x).log_prob(z))
+    assert_identical(log_prob(opened.proposal), log_prob(loaded))
+
+
+def test_a_run_from_before_there_were_proposals_opens(tmp_path, digits):
+    folder = tmp_path / "run"
+    shutil.copytree(digits[0], folder)
+    stored = json.loads((folder / "config.json").read_text())
+    assert stored["train"]["model"].pop("proposal") == "diagonal"
+    (folder / "config.json").write_text(json.dumps(stored))
+    assert_identical(training.open_run(folder)[-2:], training.open_run(digits[0])[-2:])
 
 
 def without_checkpoints(folder, tmp_path):

@@ -76,6 +76,7 @@ def test_the_configuration_is_whole(board):
             "num_latents": 2,
             "num_hidden": 8,
             "likelihood": "bernoulli",
+            "proposal": "diagonal",
             "init_from": None,
         },
         "observations": {"binarize": "dynamic", "data_dir": None},
@@ -262,6 +263,9 @@ BAD_OPTIONS = [
     (["--lr-schedule", "step"], "step"),
     (["--model", "three-layer"], "three-layer"),
     (["--likelihood", "poisson"], "poisson"),
+    (["--proposal", "cubic"], "cubic"),
+    (["--proposal", "full", "--model", "two-layer"], "proposal is 'full'"),
+    (["--proposal", "flow", "--num-latents", "1"], "proposal is 'flow'"),
     (["--binarize", "maybe"], "maybe"),
     (["-K", "0"], "num_samples is 0"),
     (["-K", "-1"], "num_samples is -1"),
@@ -365,8 +369,10 @@ def test_data_must_be_named(capsys, tmp_path, monkeypatch, arguments, words):
         ["--num-latents", "3"],
         ["--model", "two-layer"],
         ["--likelihood", "gaussian", "--binarize", "none"],
+        ["--proposal", "full"],
+        ["--proposal", "flow"],
     ],
-    ids=lambda a: a[0],
+    ids=lambda a: "".join(a[:2]),
 )
 def test_weights_of_other_networks_are_refused(capsys, tmp_path, plain, no_training, options):
     folder = tmp_path / "run"

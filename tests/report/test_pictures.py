@@ -9,6 +9,8 @@ from aisle.errors import InputError
 from aisle.models import DiagonalNormal, LinearGaussian
 from aisle.report.pictures import (
     Panel,
+    interpolation_panel,
+    interpolations,
     reconstruction_panel,
     reconstructions,
     sample_observations,
@@ -160,3 +162,40 @@ def test_each_example_stands_above_its_reconstruction(number):
         place = 2 * row * panel.columns + column
         np.testing.assert_allclose(panel.examples[place], x, atol=1e-2)
         np.testing.assert_allclose(panel.examples[place + panel.columns], x, atol=1e-2)
+
+
+def test_the_way_between_two_examples_is_an_arc():
+    first, last = jnp.array([[1.0, -2.0], [0.5, 4.0]]), jnp.array([[3.0, 1.0], [2.0, -2.0]])
+    quiet = eqx.tree_at(lambda m: m.log_sigma, NOISY, jnp.array(-12.0))
+    shown = np.asarray(interpolations(jax.random.key(0), quiet, sharp, first, last, 5))
+    assert shown.shape == (2, 5, 2)
+    angles = np.linspace(0, np.pi / 2, 5)[:, None]
+    for i in range(2):
+        wanted = np.cos(angles) * np.asarray(first[i]) + np.sin(angles) * np.asarray(last[i])
+        np.testing.assert_allclose(shown[i], wanted, atol=1e-3)
+
+
+def test_ways_between_draws_of_the_prior_are_draws_of_the_prior():
+    """Where q(z|x) = N(0, I), a model that tells z shows its variance, 1, all the way."""
+
+    def prior(x):
+        return DiagonalNormal(jnp.zeros(2), jnp.ones(2))
+
+    xs = jnp.zeros((20_000, 6))
+    shown = np.asarray(interpolations(jax.random.key(0), Telling(), prior, xs, xs, 3))
+    for step in range(3):
+        for column in shown[:, step, :2].T:
+            assert abs(z_score(column, 0)) < 4
+            assert abs(z_score(column**2, 1)) < 4
+
+
+@pytest.mark.parametrize(("number", "rows"), [(4, 2), (5, 2), (2, 1)])
+def test_each_row_leads_from_an_example_to_its_partner(number, rows):
+    quiet = eqx.tree_at(lambda m: m.log_sigma, NOISY, jnp.array(-12.0))
+    xs = 10 + jnp.arange(2.0 * number).reshape(number, 2)
+    panel = interpolation_panel(jax.random.key(0), quiet, sharp, xs)
+    assert panel.examples.shape == (8 * rows, 2)
+    for row in range(rows):
+        way = panel.examples[8 * row : 8 * row + 8]
+        np.testing.assert_allclose(way[0], xs[row], atol=1e-2)
+        np.testing.assert_allclose(way[-1], xs[row + rows], atol=1e-2)

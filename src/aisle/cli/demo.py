@@ -9,6 +9,7 @@ from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import table_console, with_error, write_json
+from aisle.cli.report import write_report
 from aisle.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ class Demo:
     """Train four methods on the embedded digits and compare them, in minutes.
 
     vae, dreg, mh-hmc and ais make the same number of updates of the same networks. Ends with a
-    table, and with pictures of samples, in the folder given. A demo that was interrupted goes on
-    where it was.
+    table, with pictures of samples and with a page to look at, report.html, in the folder given. A
+    demo that was interrupted goes on where it was.
     """
 
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/demo")
-    """Folder of the runs, the table (results.json) and the pictures."""
+    """Folder of the runs, the table (results.json), the pictures and the page."""
 
     epochs: int = 100
     """Passes over the 1,500 training digits."""
@@ -63,7 +64,9 @@ class Demo:
         ]
         write_json(self.out / "results.json", {"results": listed, **content})
         save_panels(self.out / "samples.png", panels, demo.SHAPE)
-        for name in ("samples.png", "results.json"):
+        folders = [self.out / row.cell for row in rows]
+        write_report(folders, self.out / "report.html", seed=self.seed)
+        for name in ("samples.png", "results.json", "report.html"):
             console.print(str(self.out / name), soft_wrap=True)
         return 0
 

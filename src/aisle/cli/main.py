@@ -13,6 +13,9 @@ from tyro.extras import subcommand_cli_from_dict
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
 from aisle.cli.evaluate import Evaluate
+from aisle.cli.gradients import Gradients
+from aisle.cli.kernels import Kernels
+from aisle.cli.report import Report
 from aisle.cli.reproduce import Reproduce
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
@@ -38,8 +41,11 @@ COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "train": Train,
     "evaluate": Evaluate,
+    "kernels": Kernels,
+    "gradients": Gradients,
     "sample": Sample,
     "export": Export,
+    "report": Report,
     "data": Data,
     "reproduce": Reproduce,
     "selfcheck": Selfcheck,

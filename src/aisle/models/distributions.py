@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
@@ -21,6 +22,29 @@ class DiagonalNormal(eqx.Module):
     def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
         """Return the log-density of one latent."""
         return dist.Normal(self.loc, self.scale).to_event(1).log_prob(z)
+
+
+class FullNormal(eqx.Module):
+    """A normal distribution with the covariance factor factor'; its draws are reparameterised.
+
+    The factor is lower-triangular, with a positive diagonal.
+    """
+
+    loc: Float[Array, " latent"]
+    factor: Float[Array, "latent latent"]
+
+    def sample(self, key: PRNGKey) -> Float[Array, " latent"]:
+        """Draw one latent, differentiable in `loc` and `factor`."""
+        return dist.MultivariateNormal(self.loc, scale_tril=self.factor).sample(key)
+
+    def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
+        """Return the log-density of one latent."""
+        return dist.MultivariateNormal(self.loc, scale_tril=self.factor).log_prob(z)
+
+    @property
+    def scale(self) -> Float[Array, " latent"]:
+        """Standard deviations of the components."""
+        return jnp.sqrt(jnp.sum(self.factor**2, axis=1))
 
 
 class PriorDistribution(eqx.Module):
@@ -46,3 +70,8 @@ class PriorProposal(eqx.Module):
         """Return the prior, whatever the observation."""
         del x
         return PriorDistribution(self.model)
+
+
+def standard_log_prob(z: Float[Array, " latent"]) -> Scalar:
+    """Return the log-density of N(0, I)."""
+    return jnp.asarray(dist.Normal().expand(z.shape).to_event(1).log_prob(z))

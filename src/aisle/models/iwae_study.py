@@ -9,18 +9,25 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from aisle.errors import InputError
 from aisle.models import likelihoods
-from aisle.models.distributions import DiagonalNormal
+from aisle.models.distributions import DiagonalNormal, standard_log_prob
+from aisle.models.flow import FlowLayer
 from aisle.models.likelihoods import Likelihood
-from aisle.models.networks import MLP, GaussianLayer
+from aisle.models.networks import MLP, FullGaussianLayer, GaussianLayer
 from aisle.types import PRNGKey, Scalar
 
 Vector = Float[Array, " size"]
 Pair = tuple[Float[Array, " first"], Float[Array, " second"]]
+
+Encoder = GaussianLayer | FullGaussianLayer | FlowLayer
+PROPOSALS: dict[str, type[Encoder]] = {
+    "diagonal": GaussianLayer,
+    "full": FullGaussianLayer,
+    "flow": FlowLayer,
+}
 
 
 class OneLayerModel(eqx.Module):
@@ -123,11 +130,12 @@ def one_layer(
     num_latents: int = 50,
     num_hidden: int = 200,
     likelihood: str = "bernoulli",
-) -> tuple[OneLayerModel, GaussianLayer]:
+    proposal: str = "diagonal",
+) -> tuple[OneLayerModel, Encoder]:
     """Build a model and its proposal; `mean` of the training data sets the output bias."""
     key_decoder, key_encoder = jax.random.split(key)
     decoder = _decoder(key_decoder, num_latents, num_hidden, mean, likelihood)
-    encoder = GaussianLayer(key_encoder, len(mean), num_hidden, num_latents)
+    encoder = _encoder(proposal, key_encoder, len(mean), num_hidden, num_latents)
     return OneLayerModel(decoder, likelihoods.named(likelihood)(len(mean))), encoder
 
 
@@ -138,8 +146,14 @@ def two_layer(
     num_latents: int = 50,
     num_hidden: int = 200,
     likelihood: str = "bernoulli",
+    proposal: str = "diagonal",
 ) -> tuple[TwoLayerModel, TwoLayerProposal]:
     """Build the two-layer model; h1 has twice the latents of h2, its networks half the width."""
+    if proposal != "diagonal":
+        raise InputError(
+            f"proposal is {proposal!r} but that of the two-layer model is always diagonal: leave "
+            "it out, or use the one-layer model"
+        )
     num_first, num_upper = 2 * num_latents, max(1, num_hidden // 2)
     keys = jax.random.split(key, 4)
     decoder = _decoder(keys[0], num_first, num_hidden, mean, likelihood)
@@ -148,11 +162,9 @@ def two_layer(
         decoder,
         likelihoods.named(likelihood)(len(mean)),
     )
-    proposal = TwoLayerProposal(
-        GaussianLayer(keys[2], len(mean), num_hidden, num_first),
-        GaussianLayer(keys[3], num_first, num_upper, num_latents),
-    )
-    return model, proposal
+    lower = GaussianLayer(keys[2], len(mean), num_hidden, num_first)
+    upper = GaussianLayer(keys[3], num_first, num_upper, num_latents)
+    return model, TwoLayerProposal(lower, upper)
 
 
 MODELS = {"one-layer": one_layer, "two-layer": two_layer}
@@ -166,18 +178,29 @@ def build(
     num_latents: int = 50,
     num_hidden: int = 200,
     likelihood: str = "bernoulli",
-) -> tuple[OneLayerModel | TwoLayerModel, GaussianLayer | TwoLayerProposal]:
+    proposal: str = "diagonal",
+) -> tuple[OneLayerModel | TwoLayerModel, Encoder | TwoLayerProposal]:
     """Build the model called `name` and its proposal."""
     if name not in MODELS:
         raise InputError(f"model is {name!r}: choose from {', '.join(MODELS)}")
     return MODELS[name](
-        key, mean, num_latents=num_latents, num_hidden=num_hidden, likelihood=likelihood
+        key,
+        mean,
+        num_latents=num_latents,
+        num_hidden=num_hidden,
+        likelihood=likelihood,
+        proposal=proposal,
     )
 
 
-def standard_log_prob(z: Float[Array, " latent"]) -> Scalar:
-    """Return the log-density of N(0, I)."""
-    return jnp.asarray(dist.Normal().expand(z.shape).to_event(1).log_prob(z))
+def _encoder(
+    name: str, key: PRNGKey, num_inputs: int, num_hidden: int, num_latents: int
+) -> Encoder:
+    if name not in PROPOSALS:
+        raise InputError(f"proposal is {name!r}: choose from {', '.join(PROPOSALS)}")
+    if name != "diagonal" and num_latents < 2:
+        raise InputError(f"proposal is {name!r} but num_latents is {num_latents}: use diagonal")
+    return PROPOSALS[name](key, num_inputs, num_hidden, num_latents)
 
 
 def _decoder(

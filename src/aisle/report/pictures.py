@@ -1,4 +1,4 @@
-"""Grids of samples and of reconstructions, as PNG files."""
+"""Grids of samples, of reconstructions and of what lies between examples, as PNG files."""
 
 import math
 from pathlib import Path
@@ -52,6 +52,36 @@ def reconstructions(
     return jax.vmap(one)(jax.random.split(key, len(xs)), xs)
 
 
+@eqx.filter_jit
+def interpolations(
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    firsts: Float[Array, "pairs features"],
+    lasts: Float[Array, "pairs features"],
+    number: int,
+) -> Float[Array, "pairs number features"]:
+    """Go from a latent of one example to one of another; return what is expected of x on the way.
+
+    The way is an arc, cos(a) first + sin(a) last: latents that are standard normal stay so on it.
+    """
+
+    def pair(
+        key: PRNGKey, first: Float[Array, " features"], last: Float[Array, " features"]
+    ) -> Float[Array, "number features"]:
+        key_first, key_last, key_x = jax.random.split(key, 3)
+        ends = proposal(first).sample(key_first), proposal(last).sample(key_last)
+
+        def at(angle: Float[Array, ""]) -> Float[Array, " features"]:
+            weights = jnp.cos(angle), jnp.sin(angle)
+            z = jax.tree.map(lambda u, v: weights[0] * u + weights[1] * v, *ends)
+            return _shown(model, key_x, z)
+
+        return jax.vmap(at)(jnp.linspace(0, jnp.pi / 2, number))
+
+    return jax.vmap(pair)(jax.random.split(key, len(firsts)), firsts, lasts)
+
+
 def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
     """Return a panel of samples from a model."""
     return Panel("samples", np.asarray(sample_observations(key, model, number)))
@@ -68,6 +98,13 @@ def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Arr
     return Panel(
         "held-out examples, each above its reconstruction", rows.reshape(-1, xs.shape[1]), columns
     )
+
+
+def interpolation_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
+    """Return a panel of rows, each on the way from an example of the first half to its partner."""
+    half = len(xs) // 2
+    shown = interpolations(key, model, proposal, xs[:half], xs[half : 2 * half], _COLUMNS)
+    return Panel("from one example to another", np.asarray(shown).reshape(-1, xs.shape[1]))
 
 
 def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:

@@ -1,0 +1,200 @@
+"""`aisle report`."""
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from aisle.cli.devices import set_up_jax
+from aisle.cli.output import check_writable, table_console
+from aisle.errors import InputError, check_rules
+from aisle.experiments.options import EvaluateConfig, SamplerOptions, TrainConfig
+
+if TYPE_CHECKING:
+    from aisle.data import Dataset
+    from aisle.experiments.training import Run
+    from aisle.report.page.reading import Evaluation, Folder
+    from aisle.report.page.subjects import Origin, Subject
+
+# Pictures of each kind beyond which a page would be slow.
+_MOST_EXAMPLES = 128
+
+
+@dataclass
+class Report:
+    """Write a page about runs: figures, curves, pictures, certificates and how to reproduce them.
+
+    For example: aisle report runs/vae runs/ais --out report.html
+
+    The page is one file that needs no network. The runs are compared with the first; what is
+    missing, such as an evaluation, is named with the command that makes it.
+    """
+
+    run_paths: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ...]")]]
+    """Folders of training runs."""
+
+    out: Annotated[Path, arg(metavar="HTML")] = Path("report.html")
+    """File to write."""
+
+    num_examples: int = 32
+    """Samples shown of each run; of reconstructions, half as many with as many originals."""
+
+    seed: int = 0
+    """Seed of the draws."""
+
+    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the named data sets, if it has moved since training."""
+
+    def run(self) -> int:
+        """Write the page, and say where it is."""
+        set_up_jax()
+        write_report(
+            self.run_paths,
+            self.out,
+            num_examples=self.num_examples,
+            seed=self.seed,
+            data_dir=self.data_dir,
+        )
+        table_console().print(str(self.out), soft_wrap=True, highlight=False)
+        return 0
+
+
+def write_report(
+    run_paths: Sequence[Path],
+    out: Path,
+    *,
+    num_examples: int = 32,
+    seed: int = 0,
+    data_dir: Path | None = None,
+) -> None:
+    """Open runs and write the page about them."""
+    from aisle.learning.trainer import check_seed
+
+    check_seed(seed)
+    rules = {"num_examples": (1 <= num_examples <= _MOST_EXAMPLES, f"from 1 to {_MOST_EXAMPLES}")}
+    check_rules({"num_examples": num_examples}, rules)
+    _check_paths(run_paths)
+    check_writable(out)
+    from aisle.report.page.writing import save_page
+
+    subjects = [_open(path, data_dir) for path in run_paths]
+    save_page(out, subjects, num_examples=num_examples, seed=seed)
+
+
+def _check_paths(paths: Sequence[Path]) -> None:
+    if not paths:
+        raise InputError("no RUN is given: give the folder of at least one training run")
+    whole = [path.resolve() for path in paths]
+    for i, path in enumerate(whole):
+        if path in whole[:i]:
+            raise InputError(f"{paths[i]} is given twice: give each run once")
+
+
+def _open(path: Path, data_dir: Path | None) -> "Subject":
+    """Open a run with all that a page says of it."""
+    from aisle.experiments.training import open_run
+    from aisle.report.page.reading import read_folder
+    from aisle.report.page.subjects import Subject
+
+    run = open_run(path)
+    folder = read_folder(path, run.update)
+    dataset, problem = _load(run, data_dir)
+    origins = {e.path.name: _origin(run, folder, e, data_dir) for e in folder.evaluations}
+    return Subject(
+        folder,
+        run.update,
+        run.shape,
+        run.model,
+        run.proposal,
+        dataset,
+        problem,
+        run.config.observations.binarize,
+        _train_command(run),
+        f"aisle evaluate {shlex.quote(str(path))}",
+        {name: origin for name, origin in origins.items() if origin is not None},
+    )
+
+
+def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
+    """Load a run's data; without them there is still a page, which says what is missing."""
+    from aisle.data import load
+
+    try:
+        dataset = load(run.config.data, data_dir or run.config.observations.data_dir)
+    except InputError as error:
+        return None, f"{error}."
+    if math.prod(dataset.shape) != math.prod(run.shape):
+        sizes = f"{tuple(dataset.shape)}, not {tuple(run.shape)} as in training"
+        return None, f"the examples of {run.config.data} are of the shape {sizes}."
+    return dataset, ""
+
+
+def _train_command(run: "Run") -> str:
+    """Return the command that trains the same, into the same folder."""
+    from aisle.experiments.cells import command
+
+    words = command(_quoted(run.config))
+    return f"{words} --out {shlex.quote(str(run.path))}"
+
+
+def _quoted(config: TrainConfig) -> TrainConfig:
+    """Make what may hold spaces a word of a command."""
+
+    def quoted(path: Path | None) -> Path | None:
+        return None if path is None else Path(shlex.quote(str(path)))
+
+    model, seen = config.model, config.observations
+    return dataclasses.replace(
+        config,
+        data=shlex.quote(config.data),
+        model=dataclasses.replace(model, init_from=quoted(model.init_from)),
+        observations=dataclasses.replace(seen, data_dir=quoted(seen.data_dir)),
+    )
+
+
+def _origin(
+    run: "Run", folder: "Folder", evaluation: "Evaluation", data_dir: Path | None
+) -> "Origin | None":
+    """Find the command whose evaluation has this folder, which is named by what it depends on."""
+    from aisle.experiments.evaluating import folder_name
+    from aisle.report.page.subjects import Origin
+
+    # An evaluation may be of weights that were the newest then: those at the end of an epoch.
+    history = folder.history
+    earlier = [] if history is None else [int(u) for u in history.held_out.updates[::-1]]
+    for config in _candidates(evaluation, data_dir):
+        for update in dict.fromkeys([run.update, *earlier]):
+            if folder_name(config, update) == evaluation.path.name:
+                return Origin(config.split, update, _evaluate_command(run.path, config))
+    return None
+
+
+def _candidates(evaluation: "Evaluation", data_dir: Path | None) -> Iterator[EvaluateConfig]:
+    settings = evaluation.found.settings
+    names = {field.name for field in dataclasses.fields(SamplerOptions)}
+    sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
+    examples = evaluation.path.name.partition("-")[0]
+    for split in ("test", "train"):
+        number = examples.removeprefix(split)
+        if number.isdecimal():
+            for start in ("encoder", "prior"):
+                for folder in dict.fromkeys([None, data_dir]):
+                    yield EvaluateConfig(
+                        split, int(number), start, data_dir=folder, sampler=sampler
+                    )
+
+
+def _evaluate_command(path: Path, config: EvaluateConfig) -> str:
+    """Return the `aisle evaluate` command of a configuration: what differs from the defaults."""
+    usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
+    for group, default in ((config, usual), (config.sampler, usual.sampler)):
+        for field in dataclasses.fields(group):
+            value = getattr(group, field.name)
+            if field.name != "sampler" and value != getattr(default, field.name):
+                words.append(f"--{field.name.replace('_', '-')} {shlex.quote(str(value))}")
+    return " ".join(words)

@@ -1,0 +1,331 @@
+"""The comparison of runs: on which evaluations it rests, its table and its result in words."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from aisle.evaluation import LogLikelihood, Round
+from aisle.evaluation.results import Bidirectional
+from aisle.learning.estimators import METHODS
+from aisle.report.page import plots
+from aisle.report.page.reading import Evaluation
+from aisle.report.page.subjects import Subject, short_names
+from aisle.report.page.words import counted, exact, joined, number, with_error
+from aisle.statistics import Mean, summarise
+
+# Standard errors by which a run must be ahead of another, or they are level.
+_LEVEL = 2.0
+
+# Stands where there is nothing to be said.
+_NONE = "\N{EN DASH}"
+
+
+class Member(NamedTuple):
+    """A run in the comparison.
+
+    Attributes:
+        style: its number, which decides its colour.
+        evaluation: the one that it is compared by, or None if it has none of test examples.
+        difference: by how much it is better than the first run, on the same examples.
+    """
+
+    style: int
+    name: str
+    subject: Subject
+    evaluation: Evaluation | None
+    difference: Mean | None
+
+
+class Missing(NamedTuple):
+    """What is not there, and the commands that would make it; an extra is not needed by many."""
+
+    text: str
+    commands: list[str]
+    is_extra: bool = False
+
+
+class Row(NamedTuple):
+    """A row of the table, as text."""
+
+    member: Member
+    note: str
+    settings: list[str]
+    costs: list[str]
+    log_p: Markup | None
+    gap: Markup | None
+    difference: Markup | None
+    importance: Markup | None
+    elbo: Markup | None
+
+
+class Standing(NamedTuple):
+    """How a run stands to the first."""
+
+    member: Member
+    text: str
+    element: Markup
+
+
+class Headline(NamedTuple):
+    """The result: the figure that counts, what it is, and what to know of it."""
+
+    figure: Markup | None
+    label: str
+    sentences: list[str]
+
+
+def members(subjects: Sequence[Subject]) -> list[Member]:
+    """Choose what each run is compared by, and compare it with the first."""
+    names = short_names([subject.folder.path for subject in subjects])
+    chosen = _chosen(subjects)
+    return [
+        Member(i, name, subject, evaluation, _paired(evaluation, chosen[0]) if i else None)
+        for i, (name, subject, evaluation) in enumerate(zip(names, subjects, chosen, strict=True))
+    ]
+
+
+def _chosen(subjects: Sequence[Subject]) -> list[Evaluation | None]:
+    """Choose the newest evaluation of those test examples that most of the runs share."""
+    tests = [
+        [e for e in subject.folder.evaluations if _is_of_test(subject, e)] for subject in subjects
+    ]
+    counts = Counter(key for own in tests for key in {_examples(e) for e in own})
+    newest = {_examples(e): e.written for own in tests for e in reversed(own)}
+    shared = max(counts, key=lambda key: (counts[key], newest[key]), default=None)
+    return [
+        next((e for e in own if _examples(e) == shared), own[0] if own else None) for own in tests
+    ]
+
+
+def _is_of_test(subject: Subject, evaluation: Evaluation) -> bool:
+    origin = subject.origin(evaluation)
+    split = evaluation.path.name if origin is None else origin.split
+    return split.startswith("test")
+
+
+def _examples(evaluation: Evaluation) -> tuple[object, bytes]:
+    """Say which examples an evaluation is of: their content, and how many were done."""
+    found = evaluation.found
+    return found.settings.get("examples"), np.asarray(found.indices).tobytes()
+
+
+def _paired(evaluation: Evaluation | None, other: Evaluation | None) -> Mean | None:
+    if evaluation is None or other is None or _examples(evaluation) != _examples(other):
+        return None
+    return summarise(evaluation.found.log_p - other.found.log_p)
+
+
+def headline(group: Sequence[Member]) -> Headline:
+    """Say what came out: the best of the runs that can be compared, and what it is worth."""
+    measured = [m for m in group if m.evaluation is not None]
+    if not measured:
+        return _held_out_headline(group)
+    keys = [_examples(m.evaluation) for m in measured if m.evaluation is not None]
+    shared = Counter(keys).most_common(1)[0][0]
+    rivals = [m for m, key in zip(measured, keys, strict=True) if key == shared]
+    best = max(rivals, key=_mean)
+    found = _found(best)
+    first = f"{counted(found.estimate.num_examples, 'test example')} of {best.subject.data_name}."
+    sentences = [first, *_ranking(best, rivals), *_certificate(found.rounds[-1])]
+    others = [m.name for m in group if m not in rivals]
+    if others:
+        verb = "has" if len(others) == 1 else "have"
+        sentences.append(f"{joined(others)} {verb} no evaluation of the same examples.")
+    label = f"log p(x) of {best.name}, a stochastic lower bound"
+    return Headline(exact(found.estimate), label, sentences)
+
+
+def _mean(member: Member) -> float:
+    mean = _found(member).estimate.mean
+    return mean if np.isfinite(mean) else -np.inf
+
+
+def _ranking(best: Member, rivals: Sequence[Member]) -> list[str]:
+    """Tell the best run from those that it is level with, by paired differences."""
+    if len(rivals) < 2:
+        return []
+    others = [(m, _paired(best.evaluation, m.evaluation)) for m in rivals if m is not best]
+    gains = [(m, gain) for m, gain in others if gain is not None and np.isfinite(gain.mean)]
+    level = [m.name for m, gain in gains if not _is_ahead(gain, _found(m).bdmc)]
+    behind = [f"{m.name} by {with_error(gain)}" for m, gain in gains if m.name not in level]
+    sentences = [f"Better than {joined(behind)} nats, on the same examples."] if behind else []
+    if level:
+        sentences.append(
+            f"Level with {joined(level)}: the difference is within the gap and two standard errors."
+        )
+    return sentences
+
+
+def _is_ahead(gain: Mean, other: Bidirectional | None) -> bool:
+    """Say whether a lead is more than what the other's lower bound may be too low by."""
+    gap, gap_error = (0.0, 0.0) if other is None else other.gap[:2]
+    error = np.hypot(gain.standard_error, np.nan_to_num(gap_error))
+    return bool(gain.mean - max(0.0, float(np.nan_to_num(gap))) > _LEVEL * error)
+
+
+def _certificate(round_: Round) -> list[str]:
+    if round_.bdmc is None:
+        return ["Without a certificate: bidirectional Monte Carlo was turned off."]
+    return [
+        "Certificate: on examples that the model simulates, upper and lower bound are "
+        f"{with_error(round_.bdmc.gap)} nats apart."
+    ]
+
+
+def _held_out_headline(group: Sequence[Member]) -> Headline:
+    """Fall back on the bound that training logs, which is comparable between methods."""
+    bounds = [
+        (m, m.subject.folder.history.last_held_out)
+        for m in group
+        if m.subject.folder.history is not None
+    ]
+    known = [(m, bound) for m, bound in bounds if bound is not None and np.isfinite(bound.mean)]
+    are_alike = len({m.subject.data_name for m in group}) == 1
+    sentences = ["No run has been evaluated yet; this bound of log p(x) is a loose one."]
+    if not known or not are_alike:
+        return Headline(None, "", ["No run has been evaluated yet."])
+    best, bound = max(known, key=lambda pair: pair[1].mean)
+    label = f"held-out bound of {best.name}, the one that training logs"
+    return Headline(exact(bound), label, sentences)
+
+
+def standings(group: Sequence[Member]) -> list[Standing]:
+    """Draw the differences to the first run, if there are any."""
+    gains = [(m, m.difference) for m in group if m.difference is not None]
+    finite = [(m, gain) for m, gain in gains if np.isfinite([gain.mean, gain.standard_error]).all()]
+    if not finite:
+        return []
+    whole = [(group[0], Mean(0.0, 0.0, 1)), *finite]
+    means, errors = [g.mean for _, g in whole], [g.standard_error for _, g in whole]
+    scale = plots.strip_scale(means, errors)
+    return [_standing(m, gain, scale) for m, gain in whole]
+
+
+def _standing(member: Member, gain: Mean, scale: tuple[float, float]) -> Standing:
+    text = with_error(gain, sign=True) if member.style else "0"
+    label = f"{member.name}: {text} nats"
+    drawn = plots.strip(member.style, gain.mean, gain.standard_error, scale, label)
+    return Standing(member, text, drawn)
+
+
+def rows(group: Sequence[Member]) -> list[Row]:
+    """Return the table's rows."""
+    return [_row(member) for member in group]
+
+
+def _row(member: Member) -> Row:
+    subject, found = member.subject, member.evaluation and member.evaluation.found
+    bdmc = found.bdmc if found else None
+    importance = found.importance if found else None
+    return Row(
+        member,
+        _start(subject),
+        _settings(subject),
+        _costs(subject),
+        exact(found.estimate) if found else None,
+        exact(bdmc.gap) if bdmc else None,
+        exact(member.difference, sign=True) if member.difference else None,
+        exact(importance.bound) + _samples(importance.num_samples) if importance else None,
+        exact(importance.elbo) if importance else None,
+    )
+
+
+def _samples(number_samples: int) -> Markup:
+    return Markup("<small>K = {}</small>").format(f"{number_samples:,}")
+
+
+def _start(subject: Subject) -> str:
+    start = subject.folder.config["train"].get("model", {}).get("init_from")
+    return f"starts from {Path(start).name}, whose costs are not counted" if start else ""
+
+
+def _settings(subject: Subject) -> list[str]:
+    """Return method, K, T, L and kernel; a dash for what the method has none of."""
+    method = subject.method
+    name = str(method["method"])
+    has_chains = name in METHODS and METHODS[name].has_chains
+    own = ("num_temperatures", "num_leapfrog", "kernel")
+    chains = [str(method.get(key, _NONE)) if has_chains else _NONE for key in own]
+    return [name, str(method["num_samples"]), *chains]
+
+
+def _costs(subject: Subject) -> list[str]:
+    history = subject.folder.history
+    if history is None:
+        return [f"{subject.update:,}", _NONE, _NONE]
+    return [f"{subject.update:,}", f"{history.decoder_gradients:,}", number(history.seconds, 0)]
+
+
+def notes(group: Sequence[Member]) -> list[str]:
+    """Say what a reader of the table must know of single runs."""
+    return [f"{m.name}: {text}" for m in group if m.evaluation is not None for text in _notes(m)]
+
+
+def _notes(member: Member) -> list[str]:
+    assert member.evaluation is not None
+    found, origin = member.evaluation.found, member.subject.origin(member.evaluation)
+    lines = []
+    if not found.is_complete:
+        lines.append("the time was up before all examples were done.")
+    if found.is_tolerance_reached is False:
+        tolerance = found.settings.get("tolerance")
+        lines.append(f"the tolerance of {tolerance} nats was not reached; see the gap.")
+    number_bad = int(np.sum(~np.isfinite(found.log_p)))
+    if number_bad:
+        lines.append(f"{counted(number_bad, 'example')} without a finite log p(x).")
+    if origin is None:
+        lines.append(
+            "the folder's name does not tell which weights and data the evaluation is of; they may "
+            "be earlier weights or other data."
+        )
+    elif origin.update != member.subject.update:
+        lines.append(
+            f"the evaluation is of update {origin.update:,}, the run is at "
+            f"{member.subject.update:,}; evaluate again."
+        )
+    return lines
+
+
+def missing(group: Sequence[Member]) -> list[Missing]:
+    """List what the table lacks, with the commands that would make it."""
+    bare = [m for m in group if m.evaluation is None]
+    measured = [m for m in group if m.evaluation is not None]
+    begun = [m for m in bare if m.subject.folder.unfinished]
+    return [
+        *_lacking("no evaluation of test examples yet", [m for m in bare if m not in begun]),
+        *_lacking("an evaluation that was begun and has no result", begun),
+        *_lacking(
+            "no certificate", [m for m in measured if not _found(m).bdmc], "--bdmc-examples 100"
+        ),
+        *_lacking(
+            "no importance-weighted bound and no ELBO",
+            [m for m in measured if not _found(m).importance],
+            "--importance-samples 5000",
+            is_extra=True,
+        ),
+    ]
+
+
+def _lacking(
+    what: str, group: Sequence[Member], flag: str = "", *, is_extra: bool = False
+) -> list[Missing]:
+    if not group:
+        return []
+    verb = "has" if len(group) == 1 else "have"
+    text = f"{joined([m.name for m in group])} {verb} {what}."
+    return [Missing(text, [f"{_again(m)} {flag}".rstrip() for m in group], is_extra)]
+
+
+def _again(member: Member) -> str:
+    """Return the command of a run's evaluation, or else the usual one."""
+    origin = member.evaluation and member.subject.origin(member.evaluation)
+    return origin.command if origin else member.subject.evaluate_command
+
+
+def _found(member: Member) -> LogLikelihood:
+    assert member.evaluation is not None
+    return member.evaluation.found
