@@ -340,7 +340,7 @@ def chains_by_hand(step_sizes, betas, xs):
     def chain(x, index, number):
         key = jax.random.fold_in(jax.random.fold_in(round_key(module._FORWARD), index), number)
         q = ENCODER(x)
-        options = {"scale": q.scale, "refresh": REFRESH, "last_move": False}
+        options = {"scale": q.scale**0.75, "refresh": REFRESH, "last_move": False}
         density = log_joint(MODEL, x)
         return anneal(key, q, density, betas, step_sizes, NUM_LEAPFROG, **options)
 
@@ -365,7 +365,7 @@ def test_the_chains_are_those_of_the_frozen_step_sizes(done):
 
 
 def test_step_sizes_are_tuned_to_the_target(done):
-    np.testing.assert_allclose(done.result.acceptance, 0.65, atol=0.07)
+    np.testing.assert_allclose(done.result.acceptance, 0.8, atol=0.07)
 
 
 def test_bidirectional_bounds_enclose_the_truth(done):
@@ -430,7 +430,8 @@ def test_the_files_have_the_result(done):
     content = json.loads((done.folder / "result.json").read_text())
     assert content == json.loads(json.dumps(as_json(done.result)))
     assert (content["is_complete"], content["is_tolerance_reached"]) == (True, None)
-    wanted = {"num_chains": NUM_CHAINS, "seed": SEED, "precondition": 1.0, "schedule": "sigmoid"}
+    wanted = {"num_chains": NUM_CHAINS, "seed": SEED, "precondition": 0.75}
+    wanted["schedule"] = "sigmoid"
     assert wanted.items() <= content["settings"].items()
     with np.load(done.folder / "examples.npz") as file:
         np.testing.assert_array_equal(file["log_p"], done.result.log_p)

@@ -547,6 +547,8 @@ def test_a_measurement_has_a_row_for_every_estimator(stored):
     ]
     for row in (*outcome.rows, *outcome.curve):
         assert np.all(np.isfinite(list(row[5:])))
+        # Repeats differ.
+        assert row.squared_noise > 1e-4
         assert 1 <= row.effective_sample_size <= 2.001
         assert 0 < row.acceptance <= 1
 

@@ -514,10 +514,11 @@ def test_what_is_missing_is_named_with_its_command(bare):
 
 def test_extras_that_are_missing_are_named_with_the_same_settings(tmp_path):
     run = make_run(tmp_path / "run", evaluations=[result(bdmc=False)])
-    root = elements(page(run))
+    origin = Origin("test", NUM_UPDATES, "aisle evaluate run --bdmc-examples 0 --seed 3")
+    root = elements(page(run._replace(origins=dict.fromkeys(run.origins, origin))))
     found = commands(root.one("section", id="comparison"))
-    assert "aisle evaluate run -C 0 --importance-samples 5000" in found
-    assert "aisle evaluate run -C 0 --bdmc-examples 100" in found
+    assert "aisle evaluate run --bdmc-examples 0 --seed 3 --importance-samples 5000" in found
+    assert "aisle evaluate run --seed 3" in found
     assert cells(root, "comparison")[0]["gap"] == "\N{EN DASH}"
     assert "Without a certificate" in root.one("header").words
     assert "No evaluation has a certificate" in root.one("section", id="certificates").words

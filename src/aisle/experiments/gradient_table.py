@@ -29,7 +29,7 @@ Shares = Float[Array, " samples"]
 
 def ramp(share: float, num_temperatures: int) -> schedules.Betas:
     """Anneal evenly over a share of the transitions, and make the others at the posterior."""
-    num_annealed = max(1, round(share * num_temperatures))
+    num_annealed = round(share * num_temperatures)
     rest = np.ones(num_temperatures - num_annealed)
     return schedules.explicit([*np.linspace(0, 1, num_annealed + 1), *rest])
 

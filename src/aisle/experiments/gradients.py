@@ -295,7 +295,7 @@ def _reference(bench: _Bench) -> Reference:
     """Read the reference, or run its chains."""
     file = None if bench.folder is None else bench.folder / "reference.npz"
     stored = None if file is None else parts.load_arrays(file)
-    if stored is None:
+    if stored is None or stored.keys() != set(Reference._fields):
         stored = _run_reference(bench)._asdict()
         if file is not None:
             parts.save_arrays(file, stored)

@@ -94,7 +94,8 @@ def _chosen(subjects: Sequence[Subject]) -> list[Evaluation | None]:
         [e for e in subject.folder.evaluations if _is_of_test(subject, e)] for subject in subjects
     ]
     counts = Counter(key for own in tests for key in {_examples(e) for e in own})
-    newest = {_examples(e): e.written for own in tests for e in reversed(own)}
+    oldest_first = sorted((e for own in tests for e in own), key=lambda e: e.written)
+    newest = {_examples(e): e.written for e in oldest_first}
     shared = max(counts, key=lambda key: (counts[key], newest[key]), default=None)
     return [
         next((e for e in own if _examples(e) == shared), own[0] if own else None) for own in tests
@@ -185,12 +186,12 @@ def _held_out_headline(group: Sequence[Member]) -> Headline:
     ]
     known = [(m, bound) for m, bound in bounds if bound is not None and np.isfinite(bound.mean)]
     are_alike = len({m.subject.data_name for m in group}) == 1
-    sentences = ["No run has been evaluated yet; this bound of log p(x) is a loose one."]
     if not known or not are_alike:
         return Headline(None, "", ["No run has been evaluated yet."])
     best, bound = max(known, key=lambda pair: pair[1].mean)
     label = f"held-out bound of {best.name}, the one that training logs"
-    return Headline(exact(bound), label, sentences)
+    loose = "No run has been evaluated yet; this bound of log p(x) is a loose one."
+    return Headline(exact(bound), label, [loose])
 
 
 def standings(group: Sequence[Member]) -> list[Standing]:
@@ -293,31 +294,28 @@ def _notes(member: Member) -> list[str]:
 def missing(group: Sequence[Member]) -> list[Missing]:
     """List what the table lacks, with the commands that would make it."""
     bare = [m for m in group if m.evaluation is None]
-    measured = [m for m in group if m.evaluation is not None]
     begun = [m for m in bare if m.subject.folder.unfinished]
-    return [
-        *_lacking("no evaluation of test examples yet", [m for m in bare if m not in begun]),
-        *_lacking("an evaluation that was begun and has no result", begun),
-        *_lacking(
-            "no certificate", [m for m in measured if not _found(m).bdmc], "--bdmc-examples 100"
-        ),
-        *_lacking(
-            "no importance-weighted bound and no ELBO",
-            [m for m in measured if not _found(m).importance],
-            "--importance-samples 5000",
-            is_extra=True,
-        ),
+    new = [m for m in bare if not m.subject.folder.unfinished]
+    measured = [m for m in group if m.evaluation is not None]
+    loose = [m for m in measured if _found(m).bdmc is None]
+    plain = [m for m in measured if _found(m).importance is None]
+    # That many is what an evaluation does unless it was told not to.
+    certified = [_again(m).replace(" --bdmc-examples 0", "") for m in loose]
+    bounded = [f"{_again(m)} --importance-samples 5000" for m in plain]
+    lines = [
+        _lacking("no evaluation of test examples yet", new, [_again(m) for m in new]),
+        _lacking("an evaluation that was begun and has no result", begun, list(map(_again, begun))),
+        _lacking("no certificate", loose, certified),
+        _lacking("no importance-weighted bound and no ELBO", plain, bounded, is_extra=True),
     ]
+    return [line for line in lines if line.commands]
 
 
 def _lacking(
-    what: str, group: Sequence[Member], flag: str = "", *, is_extra: bool = False
-) -> list[Missing]:
-    if not group:
-        return []
+    what: str, group: Sequence[Member], commands: list[str], *, is_extra: bool = False
+) -> Missing:
     verb = "has" if len(group) == 1 else "have"
-    text = f"{joined([m.name for m in group])} {verb} {what}."
-    return [Missing(text, [f"{_again(m)} {flag}".rstrip() for m in group], is_extra)]
+    return Missing(f"{joined([m.name for m in group])} {verb} {what}.", commands, is_extra)
 
 
 def _again(member: Member) -> str:
