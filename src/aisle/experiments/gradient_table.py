@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from aisle.annealing import normalised_weights, schedules
@@ -26,20 +25,12 @@ _MEASURES = {
 
 Shares = Float[Array, " samples"]
 
-
-def ramp(share: float, num_temperatures: int) -> schedules.Betas:
-    """Anneal evenly over a share of the transitions, and make the others at the posterior."""
-    num_annealed = round(share * num_temperatures)
-    rest = np.ones(num_temperatures - num_annealed)
-    return schedules.explicit([*np.linspace(0, 1, num_annealed + 1), *rest])
-
-
 SCHEDULES: dict[str, Callable[[int], schedules.Betas]] = {
     "immediate": schedules.immediate,
     "linear": schedules.linear,
-    "ramp25": partial(ramp, 1 / 4),
-    "ramp50": partial(ramp, 1 / 2),
-    "ramp75": partial(ramp, 3 / 4),
+    "ramp25": partial(schedules.ramp, share=1 / 4),
+    "ramp50": partial(schedules.ramp, share=1 / 2),
+    "ramp75": partial(schedules.ramp, share=3 / 4),
 }
 
 # From the log-weights of K chains to the shares that they get.
