@@ -114,7 +114,7 @@ BUDGETS = {
         },
         OptimizerOptions(optimizer="muon", learning_rate=0.02, lr_schedule="cosine"),
         OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
-        EvaluateConfig(sampler=SamplerOptions(num_chains=16, num_temperatures=1000)),
+        EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=500)),
     ),
     "paper": Budget(
         ModelOptions(),

@@ -236,28 +236,29 @@ def _apply(
 def _step(recipe: Recipe, state: TrainState, grads: Params) -> tuple[Params, PyTree]:
     """Step both networks, everything on every device or each network on one of them."""
 
-    def stepped(part: int) -> tuple[Params, PyTree]:
-        params = state.params[part]
-        changes, after = recipe.optimizer.update(grads[part], state.optimizer[part], params)
-        return optax.apply_updates(params, changes), after
+    def step(part: int) -> tuple[Params, PyTree]:
+        return recipe.optimizer.update(grads[part], state.optimizer[part], state.params[part])
 
-    if not recipe.is_shared_out or jax.lax.axis_size("batch") == 1:
-        results = [stepped(part) for part in range(2)]
-    else:
-        results = _shared_out(stepped, list(zip(state.params, state.optimizer, strict=True)))
-    params, optimizer = zip(*results, strict=True)
-    return params, optimizer
+    changes, optimizer = zip(*(step(part) for part in range(2)), strict=True)
+    if recipe.is_shared_out and jax.lax.axis_size("batch") > 1:
+        # The states come from above and the changes from here: what both need is cheap, and the
+        # compiler drops the rest of what nobody asks for.
+        changes = _shared_out(lambda part: step(part)[0], state.params)
+    return optax.apply_updates(state.params, changes), optimizer
 
 
-def _shared_out(function: Callable[[int], PyTree], like: list[PyTree]) -> list[PyTree]:
+def _shared_out(function: Callable[[int], PyTree], like: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
     """Compute function(i), a pytree like like[i], on the i-th device only, and tell all."""
+
+    def only(part: int) -> tuple[PyTree, ...]:
+        zeros = jax.tree.map(jnp.zeros_like, like)
+        return tuple(function(i) if i == part else zeros[i] for i in range(len(like)))
+
+    # One switch for all parts: with one for each, devices wait in between for the others' gradients
+    # and so for each other, and nothing is gained.
     place = jax.lax.axis_index("batch")
-    zeros = [jax.tree.map(jnp.zeros_like, tree) for tree in like]
-    found = [
-        jax.lax.cond(place == i, lambda i=i: function(i), lambda i=i: zeros[i])
-        for i in range(len(like))
-    ]
-    return jax.lax.psum(found, "batch")
+    branches = [partial(only, part) for part in range(len(like) + 1)]
+    return jax.lax.psum(jax.lax.switch(jnp.minimum(place, len(like)), branches), "batch")
 
 
 def _adapt(recipe: Recipe, step_sizes: Array, acceptance: Array) -> Array:
