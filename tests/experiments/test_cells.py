@@ -160,7 +160,7 @@ def test_every_figure_of_the_paper_has_its_cell():
 UPDATES = {"mnist": 60_000 // 128, "omniglot": 24_345 // 128}
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "beyond"])
+@pytest.mark.parametrize("name", ["table1", "table2", "beyond", "ramp"])
 def test_cells_of_the_cpu_budget_make_ten_thousand_updates(name):
     for cell in tables.named(name, "cpu", 0).cells:
         number = cell.config.num_epochs * UPDATES[cell.config.data]

@@ -18,13 +18,14 @@ class Reproduce:
     table1: DReG and AIS by K and T, on MNIST and Omniglot.
     table2: at the same cost, DReG against AIS and MH-HMC against AIS, on Omniglot.
     beyond: the tuned kernel at the cost of the paper's, and two stochastic layers.
+    ramp: half of the moves at the posterior, against AIS and MH-HMC, on Omniglot.
     recipes: what to do after a cheap start, in the same time, on MNIST.
 
     The cells of a table are run one after another. The same command goes on after an interruption;
     what is done is not done again.
     """
 
-    what: Positional[Literal["figure1", "table1", "table2", "beyond", "recipes"]]
+    what: Positional[Literal["figure1", "table1", "table2", "beyond", "ramp", "recipes"]]
     """Which one."""
 
     out: Annotated[Path | None, arg(metavar="DIR")] = None

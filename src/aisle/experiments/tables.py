@@ -10,7 +10,7 @@ Tables share cells: run into the same folder, none is trained twice.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from aisle.experiments.cells import Cell
 from aisle.experiments.options import (
@@ -142,12 +142,18 @@ def table1(budget: Budget, seed: int) -> TableSpec:
     return TableSpec("Table 1: DReG and AIS by K and T", cells, claims)
 
 
+# Share of an AIS cell's epochs, K = 1 and T = 11, that DReG with K = 55 makes in the same time.
+_SAME_TIME = 0.6
+
+
 def table2(budget: Budget, seed: int) -> TableSpec:
-    """At the same cost, on Omniglot: DReG against AIS, and MH-HMC against AIS."""
+    """At the same cost and in the same time, on Omniglot: DReG against AIS, MH-HMC against AIS."""
     make = _Maker("omniglot", budget, seed)
+    epochs = max(1, round(_SAME_TIME * budget.epochs["omniglot"]))
     cells = [
         *make.start(),
         make.dreg(55),
+        make.cell("dreg-K55-same-time", MethodOptions("dreg", 55), epochs=epochs),
         make.chains("ais", 1, 11),
         make.dreg(275),
         make.chains("ais", 5, 11),
@@ -155,11 +161,13 @@ def table2(budget: Budget, seed: int) -> TableSpec:
         make.chains("ais", 5, 5),
         make.chains("mh-hmc", 5, 11),
     ]
+    one, five = "omniglot-ais-T11-K1", "omniglot-ais-T11-K5"
     claims = [
-        Claim("AIS beats DReG at the cost of K = 55", "omniglot-ais-T11-K1", "omniglot-dreg-K55"),
-        Claim("AIS beats DReG at the cost of K = 275", "omniglot-ais-T11-K5", "omniglot-dreg-K275"),
+        Claim("AIS beats DReG at the cost of K = 55", one, "omniglot-dreg-K55"),
+        Claim("AIS beats DReG, K = 55, in the same time", one, "omniglot-dreg-K55-same-time"),
+        Claim("AIS beats DReG at the cost of K = 275", five, "omniglot-dreg-K275"),
         Claim("AIS beats MH-HMC at T = 5", "omniglot-ais-T5-K5", "omniglot-mh-hmc-T5-K5"),
-        Claim("MH-HMC beats AIS at T = 11", "omniglot-mh-hmc-T11-K5", "omniglot-ais-T11-K5"),
+        Claim("MH-HMC beats AIS at T = 11", "omniglot-mh-hmc-T11-K5", five),
     ]
     return TableSpec("Table 2: the same cost, on Omniglot", cells, claims)
 
@@ -180,32 +188,64 @@ def beyond(budget: Budget, seed: int) -> TableSpec:
     return TableSpec("Beyond the paper: the tuned kernel, and two layers", cells, claims)
 
 
+def ramp(budget: Budget, seed: int) -> TableSpec:
+    """Half of the moves at the posterior, against AIS and MH-HMC at the same cost, on Omniglot."""
+    make = _Maker("omniglot", budget, seed)
+    cells, claims = make.start(), []
+    for T in (5, 11):
+        options = MethodOptions("ais", 5, T, kernel="paper", schedule="ramp")
+        own = make.cell(f"ais-ramp-T{T}-K5", options)
+        others = [make.chains("ais", 5, T), make.chains("mh-hmc", 5, T)]
+        cells += [*others, own]
+        claims += [Claim(f"{own.name} beats {other.name}", own.name, other.name) for other in others]
+    return TableSpec("Half of the moves at the posterior, on Omniglot", cells, claims)
+
+
+class _Trial(NamedTuple):
+    """Something to do after a start: how, and for which share of the budget's epochs.
+
+    By the shares, measured with --plan, all take the same time on two cores.
+    """
+
+    name: str
+    method: MethodOptions
+    share: float = 1.0
+    networks: str = "one-layer"
+
+
+_TUNED = MethodOptions("ais", 1, 11)
+_TRIALS = [
+    _Trial("vae", MethodOptions("vae", 1), 1.4),
+    _Trial("paper", MethodOptions("ais", 1, 11, kernel="paper"), 0.65),
+    _Trial("tuned", _TUNED),
+    _Trial("ramp", dataclasses.replace(_TUNED, schedule="ramp")),
+    _Trial("mh-hmc", MethodOptions("mh-hmc", 1, 11)),
+    _Trial("wake", dataclasses.replace(_TUNED, phi_objective="elbo+wake")),
+    _Trial("tuned", _TUNED, networks="full"),
+    _Trial("tuned", _TUNED, networks="flow"),
+]
+
+
 def recipes(budget: Budget, seed: int) -> TableSpec:
     """What to do after a cheap start, in about the same time, on MNIST."""
-    make = _Maker("mnist", budget, seed)
-    cells = make.start()
-    for name, (method, share) in _RECIPES.items():
-        epochs = max(1, round(share * budget.epochs["mnist"]))
-        cells.append(make.cell(f"recipe-{name}", method, epochs=epochs))
-    claims = [
-        Claim(f"{name} beats {other}", f"mnist-recipe-{name}", f"mnist-recipe-{other}")
-        for name, other in (("tuned", "vae"), ("tuned", "paper"), ("wake", "tuned"))
-    ]
-    return TableSpec("Recipes: the same time from the same start, on MNIST", cells, claims)
+    cells: dict[str, Cell] = {}
+    for trial in _TRIALS:
+        make = _Maker("mnist", budget, seed, trial.networks)
+        epochs = max(1, round(trial.share * budget.epochs["mnist"]))
+        own = make.cell(f"recipe-{trial.name}", trial.method, epochs=epochs)
+        cells |= {cell.name: cell for cell in [*make.start(), own]}
+    usual = "mnist-recipe-tuned"
+    others = [cell.name for cell in cells.values() if cell.is_shown and cell.name != usual]
+    claims = [Claim(f"{usual} beats {other}", usual, other) for other in others]
+    title = "Recipes: the same time from a cheap start, on MNIST"
+    return TableSpec(title, list(cells.values()), claims)
 
-
-# Each with its share of the budget's epochs, by which all take the same time on two cores.
-_RECIPES = {
-    "vae": (MethodOptions("vae", num_samples=1), 1.4),
-    "paper": (MethodOptions("ais", 1, 11, kernel="paper"), 0.65),
-    "tuned": (MethodOptions("ais", 1, 11), 1.0),
-    "wake": (MethodOptions("ais", 1, 11, phi_objective="elbo+wake"), 1.0),
-}
 
 TABLES: dict[str, Callable[[Budget, int], TableSpec]] = {
     "table1": table1,
     "table2": table2,
     "beyond": beyond,
+    "ramp": ramp,
     "recipes": recipes,
 }
 
@@ -215,13 +255,22 @@ def named(name: str, budget: str, seed: int) -> TableSpec:
     return TABLES[name](BUDGETS[budget], seed)
 
 
+# Kinds of networks: in what they differ from the paper's.
+_NETWORKS: dict[str, dict[str, Any]] = {
+    "one-layer": {},
+    "two-layer": {"model": "two-layer"},
+    "full": {"proposal": "full"},
+    "flow": {"proposal": "flow"},
+}
+
+
 class _Maker(NamedTuple):
     """Makes the cells of one data set and one kind of networks."""
 
     data: str
     budget: Budget
     seed: int
-    layers: Literal["one-layer", "two-layer"] = "one-layer"
+    networks: str = "one-layer"
 
     def start(self) -> list[Cell]:
         """Return the cell that the others start from, if there is one."""
@@ -253,10 +302,11 @@ class _Maker(NamedTuple):
     ) -> Cell:
         """Return a cell of the budget's epochs, or of fewer if it would take too long."""
         start = self._name("start") if self.budget.start_epochs else None
-        few = self.budget.few_epochs.get(self.data, {}).get(name)
-        whole = self.budget.epochs[self.data] if epochs is None else epochs
-        config = self._config(method, whole if few is None else few, self.budget.optimizer)
-        return Cell(self._name(name), config, start, paper, "fewer updates" if few else "")
+        usual = self.budget.epochs[self.data]
+        few = self.budget.few_epochs.get(self.data, {}).get(name, usual)
+        config = self._config(method, epochs or few, self.budget.optimizer)
+        note = "fewer updates" if config.num_epochs < usual else ""
+        return Cell(self._name(name), config, start, paper, note)
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
@@ -265,19 +315,19 @@ class _Maker(NamedTuple):
             self.budget.data or self.data,
             epochs,
             method,
-            dataclasses.replace(self.budget.sizes, model=self.layers),
+            dataclasses.replace(self.budget.sizes, **_NETWORKS[self.networks]),
             optimizer=optimizer,
             run=RunOptions(seed=self.seed),
         )
 
     def _paper(self, method: str, K: int, T: int | None = None) -> float | None:
         # The paper's figures are of one layer, and not of a stand-in.
-        is_known = self.layers == "one-layer" and self.budget.data is None
+        is_known = self.networks == "one-layer" and self.budget.data is None
         return PAPER.get((self.data, method, K, T)) if is_known else None
 
     def _name(self, cell: str) -> str:
-        layers = "" if self.layers == "one-layer" else f"{self.layers}-"
-        return f"{self.data}-{layers}{cell}"
+        networks = "" if self.networks == "one-layer" else f"{self.networks}-"
+        return f"{self.data}-{networks}{cell}"
 
 
 def _claims_by_size(data: str) -> list[Claim]:
