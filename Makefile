@@ -4,7 +4,7 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env browser demo test test-slow lint format bench breaks clean
+.PHONY: help env browser demo test test-slow lint format docs bench breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ lint: env  ## ruff and basedpyright
 format: env  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: env  ## build the documentation into build/site, warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: env  ## measure speed and memory against the limit and against others
 	$(BIN)/python -m benchmarks.run

@@ -1,4 +1,4 @@
-"""`make bench`: measure everything, print tables, write benchmarks/latest.json.
+"""`make bench`: measure everything, print tables, write benchmarks/latest.json and latest.md.
 
 Figures are ratios of things measured in the same run on the same machine. Leave it alone meanwhile.
 """
@@ -9,11 +9,11 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
+from aisle.cli.output import Columns, markdown_table, screen_table
 from aisle.provenance import provenance
 from benchmarks.plot import plot_scaling
 from benchmarks.startup import seconds_to_first_update
@@ -50,8 +50,16 @@ def main() -> None:
         found["start-up"] = {"seconds": seconds_to_first_update(), "when": _now()}
     _write(found | provenance())
     plot_scaling(found["scaling"]["rows"], PATH.with_name("scaling.png"))
+    _report(found, console)
+
+
+def _report(found: dict[str, Any], console: Console) -> None:
+    """Print the tables, and write them as Markdown."""
+    parts = []
     for table in tables(found):
-        console.print(table)
+        console.print(screen_table(table.title, table.columns, table.rows))
+        parts += [f"**{table.title}**", markdown_table(table.columns, table.rows)]
+    PATH.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
     console.print(str(PATH))
 
 
@@ -74,29 +82,37 @@ def measure(group: str, devices: int | None) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def tables(found: dict[str, Any]) -> list[Table]:
+class Figures(NamedTuple):
+    """A table: rows of texts under headings."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+
+    @property
+    def columns(self) -> Columns:
+        """The headings, all over figures."""
+        return dict.fromkeys(self.headings, "right")
+
+
+def tables(found: dict[str, Any]) -> list[Figures]:
     """Return the tables of everything that was measured."""
     parts = (_updates, _baselines, _scaling, _evaluation, _startup)
     return [part(found) for part in parts]
 
 
-def _updates(found: dict[str, Any]) -> Table:
-    table = _table(
-        "an update by annealing, L = 5, batch 128, against matrix multiplication and others",
-        ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", *_PEERS[1:]],
-    )
-    rows = found["updates"]["rows"]
-    for i, row in enumerate(rows):
+def _updates(found: dict[str, Any]) -> Figures:
+    rows = []
+    for i, row in enumerate(found["updates"]["rows"]):
+        own = [f"{1e3 * row['seconds']:.1f}", f"{row['fraction']:.0%}"]
+        own += [f"{row['leapfrog_fraction']:.0%}"]
         others = [_ratio(found, name, i, row) for name in _PEERS]
-        table.add_row(
-            str(row["K"]),
-            str(row["T"]),
-            f"{1e3 * row['seconds']:.1f}",
-            f"{row['fraction']:.0%}",
-            f"{row['leapfrog_fraction']:.0%}",
-            *others,
-        )
-    return table
+        rows.append([str(row["K"]), str(row["T"]), *own, *others])
+    return Figures(
+        "An update by annealing, L = 5, batch 128, against matrix multiplication and others",
+        ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", *_PEERS[1:]],
+        rows,
+    )
 
 
 _PEERS = ("updates, one device", "plain PyTorch", "BlackJAX", "NumPyro")
@@ -108,48 +124,53 @@ def _ratio(found: dict[str, Any], name: str, i: int, row: dict[str, Any]) -> str
     return f"{rows[i]['seconds'] / row['seconds']:.2f} x" if i < len(rows) else "-"
 
 
-def _baselines(found: dict[str, Any]) -> Table:
-    title = "an update by a baseline, against a plain loop of jit and Optax"
-    table = _table(title, ["method", "K", "ms", "plain loop"])
-    for i, row in enumerate(found["baselines"]["rows"]):
-        ratio = _ratio(found, "plain Optax loop", i, row)
-        table.add_row(row["method"], str(row["K"]), f"{1e3 * row['seconds']:.1f}", ratio)
-    return table
+def _baselines(found: dict[str, Any]) -> Figures:
+    rows = [
+        [
+            row["method"],
+            str(row["K"]),
+            f"{1e3 * row['seconds']:.1f}",
+            _ratio(found, "plain Optax loop", i, row),
+        ]
+        for i, row in enumerate(found["baselines"]["rows"])
+    ]
+    title = "An update by a baseline, against a plain loop of jit and Optax"
+    return Figures(title, ["method", "K", "ms", "plain loop"], rows)
 
 
-def _scaling(found: dict[str, Any]) -> Table:
-    table = _table(
-        "time and temporary memory of an update against K and T",
-        ["K", "T", "ms", "microseconds a chain and T", "MB a device"],
-    )
+def _scaling(found: dict[str, Any]) -> Figures:
+    rows = []
     for row in found["scaling"]["rows"]:
         K, T, seconds = row["K"], row["T"], row["seconds"]
         each = 1e6 * seconds / (K * T * 128)
-        figures = f"{1e3 * seconds:.0f}", f"{each:.2f}", f"{row['bytes'] / 1e6:.1f}"
-        table.add_row(str(K), str(T), *figures)
-    return table
+        memory = f"{row['bytes'] / 1e6:.1f}"
+        rows.append([str(K), str(T), f"{1e3 * seconds:.0f}", f"{each:.2f}", memory])
+    return Figures(
+        "Time and temporary memory of an update against K and T",
+        ["K", "T", "ms", "microseconds a chain and T", "MB a device"],
+        rows,
+    )
 
 
-def _evaluation(found: dict[str, Any]) -> Table:
-    table = _table("evaluation, L = 4", ["chains", "T", "gradients a second", "of the limit"])
-    for row in found["evaluation"]["rows"]:
-        rate = f"{row['gradients_per_second']:,.0f}"
-        table.add_row(str(row["chains"]), str(row["T"]), rate, f"{row['fraction']:.0%}")
-    return table
+def _evaluation(found: dict[str, Any]) -> Figures:
+    rows = [
+        [
+            str(row["chains"]),
+            str(row["T"]),
+            f"{row['gradients_per_second']:,.0f}",
+            f"{row['fraction']:.0%}",
+        ]
+        for row in found["evaluation"]["rows"]
+    ]
+    return Figures("Evaluation, L = 4", ["chains", "T", "gradients a second", "of the limit"], rows)
 
 
-def _startup(found: dict[str, Any]) -> Table:
-    table = _table("from `aisle train` to its first update, K = 5, T = 11", ["start", "seconds"])
-    for name, seconds in zip(("first", "second"), found["start-up"]["seconds"], strict=True):
-        table.add_row(name, f"{seconds:.1f}")
-    return table
-
-
-def _table(title: str, headings: list[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
+def _startup(found: dict[str, Any]) -> Figures:
+    seconds = zip(("first", "second"), found["start-up"]["seconds"], strict=True)
+    rows = [[name, f"{each:.1f}"] for name, each in seconds]
+    return Figures(
+        "From `aisle train` to its first update, K = 5, T = 11", ["start", "seconds"], rows
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from .evaluation import (
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
 )
+from .experiments.training import Run as Run, open_run as open_run
 from .learning import Fitted as Fitted, fit as fit
 from .models import (
     DiagonalNormal as DiagonalNormal,

@@ -12,7 +12,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from aisle.cli.main import _parse as parse
+from aisle.cli.main import parse
 from aisle.experiments import cells, demo, training
 from aisle.experiments.cells import Cell, Finished, Row
 from aisle.experiments.options import TrainConfig

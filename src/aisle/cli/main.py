@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
-    command = _parse(arguments)
+    command = parse(arguments)
     try:
         sys.exit(command.run())
     except InputError as error:
@@ -81,7 +81,8 @@ def _run(arguments: list[str] | None) -> NoReturn:
         _fail(": ".join(["interrupted", *map(str, error.args)]), code=130)
 
 
-def _parse(arguments: list[str] | None) -> Command:
+def parse(arguments: list[str] | None) -> Command:
+    """Return the command that the words stand for, or exit with a line that says why not."""
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):

@@ -197,7 +197,9 @@ def ramp(budget: Budget, seed: int) -> TableSpec:
         own = make.cell(f"ais-ramp-T{T}-K5", options)
         others = [make.chains("ais", 5, T), make.chains("mh-hmc", 5, T)]
         cells += [*others, own]
-        claims += [Claim(f"{own.name} beats {other.name}", own.name, other.name) for other in others]
+        claims += [
+            Claim(f"{own.name} beats {other.name}", own.name, other.name) for other in others
+        ]
     return TableSpec("Half of the moves at the posterior, on Omniglot", cells, claims)
 
 

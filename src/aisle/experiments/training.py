@@ -96,8 +96,9 @@ def open_config(path: Path) -> TrainConfig:
     return from_json(run_directory.read_config(path), path)
 
 
-def open_run(path: Path) -> Run:
+def open_run(path: str | Path) -> Run:
     """Load the weights of a run's newest checkpoint that is whole."""
+    path = Path(path)
     stored = run_directory.read_config(path)
     config = from_json(stored, path)
     shape = tuple(stored["data"]["shape"])
