@@ -58,6 +58,10 @@ class Claim(NamedTuple):
     worse: str
 
 
+def _beats(better: Cell, worse: Cell) -> Claim:
+    return Claim(f"{better.name} beats {worse.name}", better.name, worse.name)
+
+
 class TableSpec(NamedTuple):
     """A table: its cells in the order in which they are run, and what they are to show."""
 
@@ -236,9 +240,9 @@ def recipes(budget: Budget, seed: int) -> TableSpec:
         epochs = max(1, round(trial.share * budget.epochs["mnist"]))
         own = make.cell(f"recipe-{trial.name}", trial.method, epochs=epochs)
         cells |= {cell.name: cell for cell in [*make.start(), own]}
-    usual = "mnist-recipe-tuned"
-    others = [cell.name for cell in cells.values() if cell.is_shown and cell.name != usual]
-    claims = [Claim(f"{usual} beats {other}", usual, other) for other in others]
+    usual = cells["mnist-recipe-tuned"]
+    others = [cell for cell in cells.values() if cell.is_shown and cell != usual]
+    claims = [_beats(usual, other) for other in others]
     title = "Recipes: the same time from a cheap start, on MNIST"
     return TableSpec(title, list(cells.values()), claims)
 
