@@ -4,17 +4,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.table import Table
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import table_console, with_error, write_json
+from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
 from aisle.cli.report import write_report
 from aisle.errors import InputError
 
 if TYPE_CHECKING:
     from aisle.experiments.cells import Row
     from aisle.statistics import Mean
+
+_TITLE = "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
+_COLUMNS: Columns = {
+    "method": "left",
+    "updates": "right",
+    "decoder gradients": "right",
+    "seconds": "right",
+    "log p(x)": "right",
+    "gap": "right",
+    "better than vae by": "right",
+}
 
 
 @dataclass
@@ -55,11 +65,12 @@ class Demo:
             panel = sample_panel(jax.random.key(self.seed), model, 64)
             panels.append(panel._replace(title=f"samples, {cell.name}"))
         rows = [one.row for one in done]
-        better = [cells.difference(one, done[0]) for one in done]
-        console.print(_table(rows, better))
+        better = [None, *(cells.difference(one, done[0]) for one in done[1:])]
+        lines = [texts(*pair) for pair in zip(rows, better, strict=True)]
+        console.print(screen_table(_TITLE, _COLUMNS, lines))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         listed = [
-            {**cells.as_plain(row), "better_than_vae": mean._asdict()}
+            cells.as_plain(row) | {"better_than_vae": mean and mean._asdict()}
             for row, mean in zip(rows, better, strict=True)
         ]
         write_json(self.out / "results.json", {"results": listed, **content})
@@ -71,29 +82,14 @@ class Demo:
         return 0
 
 
-def _table(rows: list["Row"], better: list["Mean"]) -> Table:
-    title = (
-        "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
-    )
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    for heading in (
-        "updates",
-        "decoder gradients",
-        "seconds",
-        "log p(x)",
-        "gap",
-        "better than vae by",
-    ):
-        table.add_column(heading, justify="right")
-    for i, row in enumerate(rows):
-        table.add_row(
-            row.method,
-            f"{row.updates:,}",
-            f"{row.decoder_gradients:,}",
-            f"{row.seconds:.0f}",
-            with_error(row.log_likelihood),
-            with_error(row.gap),
-            with_error(better[i]) if i else "",
-        )
-    return table
+def texts(row: "Row", better: "Mean | None") -> list[str]:
+    """Return what the table says of a method."""
+    return [
+        row.method,
+        f"{row.updates:,}",
+        f"{row.decoder_gradients:,}",
+        f"{row.seconds:.0f}",
+        with_error(row.log_likelihood),
+        with_error(row.gap),
+        "" if better is None else with_error(better),
+    ]

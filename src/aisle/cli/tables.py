@@ -127,7 +127,7 @@ def _report(spec: "TableSpec", base: Path, done: dict[str, "Finished"]) -> None:
     texts, claims = [_texts(row) for row in rows], _claims(spec, done)
     console = table_console()
     console.print(screen_table(spec.title, _COLUMNS, texts))
-    console.print(screen_table("what the paper claims", _CLAIM_COLUMNS, claims))
+    console.print(screen_table("claims", _CLAIM_COLUMNS, claims))
     parts = [f"# {spec.title}", _ABOUT, markdown_table(_COLUMNS, texts)]
     parts += [markdown_table(_CLAIM_COLUMNS, claims), *(f"    {row.command}" for row in rows)]
     paths = {end: base.with_name(f"{base.name}.{end}") for end in ("md", "csv", "json")}
