@@ -95,7 +95,7 @@ def test_the_files_and_the_table_agree(compared, finished):
         assert row["gap_standard_error"] == pytest.approx(gaps.std(ddof=1) / 24**0.5, rel=1e-12)
         assert {f: row[f] for f in Preset._fields} == VARIANTS[row["variant"]]._asdict()
         assert row["gradients"] == row["num_temperatures"] * row["num_leapfrog"] + 1
-        shown = f"{row['gap']:.3f} ± {row['gap_standard_error']:.3f}"
+        shown = f"{row['gap']:.3f} +- {row['gap_standard_error']:.3f}"
         assert compared.count(shown) >= 2
         assert f"| {shown} |" in page
     for line in page.splitlines():
@@ -112,12 +112,12 @@ def test_the_headlines_come_from_the_rows(compared, finished):
         assert found["budget"] == budget
         ratio = gaps["tuned", budget] / gaps["paper", budget]
         assert found["ratio"] == pytest.approx(ratio, rel=1e-9)
-        assert f"gap of tuned / gap of paper at {budget}: {ratio:.3f} ± " in compared
+        assert f"gap of tuned / gap of paper at {budget}: {ratio:.3f} +- " in compared
     (found,) = content["tuned_against_the_next_budget_of_paper"]
     assert (found["tuned_budget"], found["paper_budget"]) == (2, 3)
     difference = gaps["paper", 3] - gaps["tuned", 2]
     assert found["mean"] == pytest.approx(difference, rel=1e-9)
-    assert f"tuned at 2 against paper at 3: its gap is smaller by {difference:.3f} ±" in compared
+    assert f"tuned at 2 against paper at 3: its gap is smaller by {difference:.3f} +-" in compared
 
 
 def test_the_json_file_says_what_was_measured_by_what(compared, digits, finished):

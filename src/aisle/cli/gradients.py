@@ -1,7 +1,5 @@
 """`aisle gradients`."""
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from tyro.conf import Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import (
     Columns,
+    csv_text,
     markdown_table,
     screen_table,
     table_console,
@@ -115,7 +114,7 @@ def _save(outcome: "Outcome", folder: Path, run_path: Path) -> list[Path]:
     ]
     write_json(figures, _content(outcome, run_path))
     write_text(page, _page(outcome, run_path))
-    write_text(table, _csv(outcome))
+    write_text(table, csv_text([row._asdict() for row in (*outcome.rows, *outcome.curve)]))
     _save_picture(picture, outcome)
     return paths
 
@@ -152,15 +151,6 @@ def _plain(row: "Row") -> dict[str, Any]:
     """Return a row as JSON has it: what is not finite becomes null."""
     values = row._asdict()
     return {k: None if v != v or v in (math.inf, -math.inf) else v for k, v in values.items()}
-
-
-def _csv(outcome: "Outcome") -> str:
-    text = io.StringIO()
-    rows = [row._asdict() for row in (*outcome.rows, *outcome.curve)]
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _page(outcome: "Outcome", run_path: Path) -> str:

@@ -1,17 +1,23 @@
 """`aisle kernels`."""
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.table import Table
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import table_console, write_json, write_text
+from aisle.cli.output import (
+    Columns,
+    csv_text,
+    markdown_table,
+    screen_table,
+    table_console,
+    with_error,
+    write_json,
+    write_text,
+)
 from aisle.cli.sample import RunPath
 
 if TYPE_CHECKING:
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
 
     from aisle.evaluation import LogLikelihood
     from aisle.experiments.kernels import Row, Study
-    from aisle.statistics import Mean
 
 _TITLE = "log p(x) less the mean log-weight of one chain, in nats, for so many leapfrog steps"
 
@@ -85,7 +90,7 @@ class Kernels:
             truth, rows = _measure(study, console)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on where it was") from None
-        console.print(_table(rows))
+        console.print(screen_table(_TITLE, *_texts(rows)))
         for line in _headlines(rows):
             console.print(line, soft_wrap=True, highlight=False)
         for path in _save(study, truth, rows):
@@ -112,8 +117,9 @@ def _certificate(truth: "LogLikelihood") -> list[str]:
     assert truth.bdmc is not None
     gap = truth.bdmc.gap
     lines = [
-        f"log p(x) >= {_show(truth.estimate)} by {truth.num_chains} chains of "
-        f"{truth.num_temperatures:,} temperatures; gap of bidirectional Monte Carlo {_show(gap)}"
+        f"log p(x) >= {with_error(truth.estimate, 3)} by {truth.num_chains} chains of "
+        f"{truth.num_temperatures:,} temperatures; gap of bidirectional Monte Carlo "
+        f"{with_error(gap, 3)}"
     ]
     if not gap.mean < _LARGEST_GAP:
         lines.append(
@@ -127,31 +133,21 @@ def _line(row: "Row") -> str:
     words = [
         f"{row.variant}, {row.budget}:",
         f"T={row.num_temperatures} L={row.preset.num_leapfrog}, {row.gradients} gradients",
-        f"gap {_show(row.gap)}",
+        f"gap {with_error(row.gap, 3)}",
         f"acceptance {row.acceptance:.2f}",
         f"{row.seconds:.0f} s",
     ]
     return "   ".join(words)
 
 
-def _table(rows: list["Row"]) -> Table:
-    heading, *texts = _texts(rows)
-    table = Table(title=_TITLE, title_justify="left")
-    for number, name in enumerate(heading):
-        table.add_column(name, justify="right" if number else "left")
-    for row in texts:
-        table.add_row(*row)
-    return table
-
-
-def _texts(rows: list["Row"]) -> list[list[str]]:
-    """Return the table, a line for each kernel and a column for each budget, with its heading."""
-    budgets = list(dict.fromkeys(row.budget for row in rows))
+def _texts(rows: list["Row"]) -> tuple[Columns, list[list[str]]]:
+    """Return the table, a line for each kernel and a column for each budget."""
+    budgets = dict.fromkeys(row.budget for row in rows)
     gaps: dict[str, list[str]] = {}
     for row in rows:
-        gaps.setdefault(row.variant, []).append(_show(row.gap))
-    heading = ["kernel", *(f"{budget:,}" for budget in budgets)]
-    return [heading, *([name, *texts] for name, texts in gaps.items())]
+        gaps.setdefault(row.variant, []).append(with_error(row.gap, 3))
+    columns: Columns = {"kernel": "left", **{f"{budget:,}": "right" for budget in budgets}}
+    return columns, [[name, *texts] for name, texts in gaps.items()]
 
 
 def _headlines(rows: list["Row"]) -> list[str]:
@@ -160,12 +156,12 @@ def _headlines(rows: list["Row"]) -> list[str]:
 
     same = [
         f"gap of tuned / gap of paper at {found.budget:,}: "
-        f"{found.ratio:.3f} ± {found.standard_error:.3f}"
+        f"{found.ratio:.3f} +- {found.standard_error:.3f}"
         for found in ratios(rows)
     ]
     less = [
         f"tuned at {found.tuned_budget:,} against paper at {found.paper_budget:,}: "
-        f"its gap is smaller by {_show(found.difference)}"
+        f"its gap is smaller by {with_error(found.difference, 3)}"
         for found in savings(rows)
     ]
     return same + less
@@ -176,7 +172,7 @@ def _save(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> list[Pat
     figures, page, table = (study.folder / f"kernels.{end}" for end in ("json", "md", "csv"))
     write_json(figures, _content(study, truth, rows))
     write_text(page, _page(study, truth, rows))
-    write_text(table, _csv(rows))
+    write_text(table, csv_text([_record(row) for row in rows]))
     return [figures, page, table]
 
 
@@ -240,27 +236,12 @@ def _page(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> str:
     config, run = study.config, study.run
     about = (
         f"{_TITLE}: {len(study.indices):,} test examples, {config.chains} chains each, of "
-        f"{run.path.resolve().name} at update {run.update:,}; ± one standard error over examples. "
+        f"{run.path.resolve().name} at update {run.update:,}; +- one standard error over examples. "
         "The steps are those of all temperatures together, the number of temperatures rounded "
         "down; kernels.csv has the gradients of a chain, one for each step and one to start. Step "
         "sizes were tuned on training examples and frozen. The smaller the gap, the tighter."
     )
-    heading, *texts = _texts(rows)
-    rule = ["---", *(["---:"] * (len(heading) - 1))]
-    table = [f"| {' | '.join(line)} |" for line in (heading, rule, *texts)]
+    table = markdown_table(*_texts(rows))
     said = [f"- {line}" for line in (*_certificate(truth), *_headlines(rows))]
     title = "# Annealing kernels at the same cost"
-    return "\n\n".join([title, about, "\n".join(table), "\n".join(said)]) + "\n"
-
-
-def _csv(rows: list["Row"]) -> str:
-    records = [_record(row) for row in rows]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
-
-
-def _show(mean: "Mean") -> str:
-    return f"{mean.mean:.3f} ± {mean.standard_error:.3f}"
+    return "\n\n".join([title, about, table, "\n".join(said)]) + "\n"

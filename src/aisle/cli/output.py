@@ -1,9 +1,11 @@
 """Where the command line writes: tables to standard output, progress to standard error."""
 
+import csv
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -81,3 +83,12 @@ def with_error(mean: "Mean", digits: int = 2) -> str:
     In ASCII: where the output has no other characters, rich would fail, hours into the work.
     """
     return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"
+
+
+def csv_text(records: list[dict[str, Any]]) -> str:
+    """Return records of the same names as a table with these as its heading."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

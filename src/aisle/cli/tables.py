@@ -1,15 +1,14 @@
 """`aisle reproduce` for tables: run their cells one after another, and write what is there."""
 
-import csv
-import io
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from aisle.cli.output import (
     Columns,
+    csv_text,
     make_folder,
     markdown_table,
     screen_table,
@@ -132,7 +131,7 @@ def _report(spec: "TableSpec", base: Path, done: dict[str, "Finished"]) -> None:
     parts += [markdown_table(_CLAIM_COLUMNS, claims), *(f"    {row.command}" for row in rows)]
     paths = {end: base.with_name(f"{base.name}.{end}") for end in ("md", "csv", "json")}
     write_text(paths["md"], "\n\n".join(parts) + "\n")
-    write_text(paths["csv"], _csv(rows))
+    write_text(paths["csv"], csv_text([_flat(row) for row in rows]))
     verdicts = [dict(zip(_CLAIM_COLUMNS, claim, strict=True)) for claim in claims]
     content = {"rows": [as_plain(row) for row in rows], "claims": verdicts}
     write_json(paths["json"], content | provenance())
@@ -169,18 +168,12 @@ def _claims(spec: "TableSpec", done: dict[str, "Finished"]) -> list[list[str]]:
     return lines
 
 
-def _csv(rows: list["Row"]) -> str:
+def _flat(row: "Row") -> dict[str, Any]:
+    """Return a row with one name for each figure."""
     from aisle.experiments.cells import as_plain
 
-    text = io.StringIO()
-    writer = None
-    for row in rows:
-        flat = {}
-        for name, value in as_plain(row).items():
-            nested = value.items() if isinstance(value, dict) else [("", value)]
-            flat |= {f"{name}_{end}" if end else name: each for end, each in nested}
-        writer = writer or csv.DictWriter(text, flat, lineterminator="\n")
-        if not text.tell():
-            writer.writeheader()
-        writer.writerow(flat)
-    return text.getvalue()
+    flat: dict[str, Any] = {}
+    for name, value in as_plain(row).items():
+        nested = value.items() if isinstance(value, dict) else [("", value)]
+        flat |= {f"{name}_{end}" if end else name: each for end, each in nested}
+    return flat
