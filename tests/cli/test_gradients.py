@@ -234,6 +234,7 @@ def small(monkeypatch):
 FEW = ("--num-examples", 4, "--repeats", 3, "-K", 2, "--temperatures", 2, 2, "-L", 2)
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_and_the_same_command_shows_it_again(capsys, small, digits):
     code, first, progress = run(capsys, "gradients", digits, *FEW)
     assert code == 0

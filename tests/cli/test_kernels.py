@@ -20,6 +20,8 @@ from aisle.models import one_layer
 from aisle.statistics import Mean
 from commands import assert_mistake, contents, run
 
+pytestmark = pytest.mark.slow
+
 TINY = {"num_latents": 2, "num_hidden": 8}
 SETTINGS = (
     *("--num-examples", 24, "--chains", 4, "--budgets", 2, 3, "--seed", 3),

@@ -144,6 +144,7 @@ def test_a_run_without_an_evaluation_and_with_vectors(capsys, tmp_path, curves):
     assert training.complete(command._config()) == training.open_config(curves)
 
 
+@pytest.mark.slow
 def test_an_evaluation_from_the_prior_and_of_training_examples(capsys, tmp_path, runs):
     folder = tmp_path / "run"
     shutil.copytree(runs[0], folder, ignore=shutil.ignore_patterns("evaluations"))

@@ -132,6 +132,7 @@ def kill_and_resume(environment, folder, rng, num_kills):
     assert codes.count(-signal.SIGKILL) >= 2
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     tmp_path, compiled_once, reference
 ):
@@ -155,7 +156,9 @@ def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    ids=["SIGTERM", "SIGINT"],
 )
 def test_a_run_that_is_asked_to_stop_says_how_to_go_on(
     tmp_path, compiled_once, reference, number, code

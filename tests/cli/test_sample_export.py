@@ -129,6 +129,7 @@ def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_v
         assert_identical(opened.model.mean_observation(z), loaded[0].mean_observation(z))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proposal", "method"), [("full", ("dreg", "-K", 2)), ("flow", ("ais", "-K", 2, "-L", 1))]
 )

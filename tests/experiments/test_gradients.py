@@ -32,6 +32,8 @@ from aisle.models import DiagonalNormal, LinearGaussian, one_layer
 from aisle.models.joint import log_joint
 from measures import z_score
 
+pytestmark = pytest.mark.slow
+
 NUM_EXAMPLES = 6
 
 # Enough for an exact answer on a linear-Gaussian model, in seconds.

@@ -20,7 +20,7 @@ from aisle.statistics import Mean
 from commands import contents
 from measures import z_score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 CONFIG = Config(40, 16, (3, 13), 200, 16, seed=5)
 # The last two differ in their inverse temperatures only, so that they share their programs.

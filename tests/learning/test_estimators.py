@@ -350,6 +350,7 @@ def test_theta_gradients_approach_that_of_the_exact_marginal(name, sizes):
     assert found[-1][0] < 0.15 * found[0][0]
 
 
+@pytest.mark.slow
 def test_more_samples_leave_the_theta_gradient_of_vae_as_wrong_as_one():
     (one_sample, error), (many_samples, error_many) = (
         distances()[f"vae {num_samples}"] for num_samples in (1, 50)

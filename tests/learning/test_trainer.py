@@ -234,7 +234,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(whole_run, tmp_path, caplog):
     assert len(compiled) == 1
 
 
-@pytest.mark.parametrize("num_devices", [1, 8])
+@pytest.mark.parametrize("num_devices", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch, num_devices):
     def use(number):
         mesh = jax.sharding.Mesh(jax.devices()[:number], ("batch",))

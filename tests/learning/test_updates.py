@@ -254,7 +254,7 @@ def test_the_callers_arrays_outlive_the_state(annealed):
     np.testing.assert_array_equal(recipe.kernel.step_sizes, np.float32(FIRST_STEPS))
 
 
-@pytest.mark.parametrize("num_devices", [2, 4, 8])
+@pytest.mark.parametrize("num_devices", [2, pytest.param(4, marks=pytest.mark.slow), 8])
 def test_the_number_of_devices_does_not_matter(annealed, num_devices):
     _, recipe, _, states, logs = annealed
     run = make_chunk(recipe, mesh_of(num_devices), BATCH_SIZE)

@@ -385,6 +385,7 @@ def wide(name):
     return FlowNormal(DiagonalNormal(loc, 2.2 * jnp.sqrt(jnp.diagonal(covariance))), tuple(mild))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "step_size"), [("full", 0.6), ("flow", 0.4)])
 def test_annealing_weights_average_to_the_exact_evidence(name, step_size):
     _, _, problem = problems.linear_gaussian()
