@@ -164,14 +164,14 @@ def quick_cells(monkeypatch):
     """Finish each cell at once, and remember which were asked for."""
     ran, started = [], []
 
-    def finished(cell, out, how):
+    def finished(cell, out):
         if cell.name not in ran:
             return None
         return cells.Finished(ROWS[cell.name], np.array(GAINS[cell.name]))
 
-    def run_cell(cell, out, how):
+    def run_cell(cell, out):
         ran.append(cell.name)
-        return finished(cell, out, how)
+        return finished(cell, out)
 
     monkeypatch.setattr(cells, "run_cell", run_cell)
     monkeypatch.setattr(cells, "finished", finished)

@@ -27,8 +27,8 @@ def make(method, **options):
     return TrainConfig("digits", 1, method, NETWORKS, optimizer=FAST, **options)
 
 
-START = Cell("start", make(MethodOptions("vae", num_samples=1)), is_shown=False)
-CELL = Cell("dreg", make(MethodOptions("dreg", num_samples=2)), "start", -20.5, "so it is")
+START = Cell("start", make(MethodOptions("vae", num_samples=1)))
+CELL = Cell("dreg", make(MethodOptions("dreg", num_samples=2)), HOW, "start", -20.5, "so it is")
 CHAINS = MethodOptions("ais", num_samples=1, num_temperatures=2, kernel="paper")
 
 
@@ -37,7 +37,7 @@ def done(tmp_path_factory, quick_compilation):
     """A start, and a cell that starts from it."""
     out = tmp_path_factory.mktemp("table")
     cells.train_cell(START, out)
-    return out, cells.run_cell(CELL, out, HOW)
+    return out, cells.run_cell(CELL, out)
 
 
 def test_a_cell_starts_from_its_start(done):
@@ -71,7 +71,7 @@ def test_a_finished_cell_is_not_run_again(done, monkeypatch):
     monkeypatch.setattr(training, "train", None)
     monkeypatch.setattr(training, "resume", None)
     monkeypatch.setattr(cells, "evaluate", None)
-    after = cells.run_cell(CELL, out, HOW)
+    after = cells.run_cell(CELL, out)
     assert after.row == before.row
     np.testing.assert_array_equal(after.log_p, before.log_p)
     cells.train_cell(START, out)
@@ -81,22 +81,22 @@ def test_a_moved_table_is_still_the_same(done, tmp_path):
     out, before = done
     out.joinpath("dreg").rename(tmp_path / "dreg")
     try:
-        assert cells.finished(CELL, tmp_path, HOW).row == before.row
+        assert cells.finished(CELL, tmp_path).row == before.row
     finally:
         (tmp_path / "dreg").rename(out / "dreg")
 
 
 OTHERS = [
-    (CELL._replace(config=dataclasses.replace(CELL.config, num_epochs=2)), HOW),
-    (CELL._replace(start=None), HOW),
-    (CELL, dataclasses.replace(HOW, num_examples=7)),
+    CELL._replace(config=dataclasses.replace(CELL.config, num_epochs=2)),
+    CELL._replace(start=None),
+    CELL._replace(evaluation=dataclasses.replace(HOW, num_examples=7)),
 ]
 
 
-@pytest.mark.parametrize(("cell", "how"), OTHERS)
-def test_other_settings_are_refused(done, cell, how):
+@pytest.mark.parametrize("cell", OTHERS)
+def test_other_settings_are_refused(done, cell):
     with pytest.raises(InputError, match="dreg has other settings: choose another --out"):
-        cells.run_cell(cell, done[0], how)
+        cells.run_cell(cell, done[0])
 
 
 def test_other_settings_of_training_are_refused(done):
@@ -143,7 +143,7 @@ def test_tables_are_sound(name, budget):
     for i, cell in enumerate(spec.cells):
         assert cell.start is None or cell.start in names[:i]
         assert cell.config.run.seed == 3
-        assert (cell.start is None) == (budget == "paper" or not cell.is_shown)
+        assert (cell.start is None) == (budget == "paper" or cell.evaluation is None)
     for claim in spec.claims:
         assert {claim.better, claim.worse} <= set(names)
 

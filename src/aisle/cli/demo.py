@@ -60,7 +60,7 @@ class Demo:
         console, done, panels = table_console(), [], []
         for cell in demo.cells(self.epochs, self.seed):
             console.print(f"training {cell.name}")
-            done.append(cells.run_cell(cell, self.out, demo.evaluation(self.seed)))
+            done.append(cells.run_cell(cell, self.out))
             model = open_run(self.out / cell.name).model
             panel = sample_panel(jax.random.key(self.seed), model, 64)
             panels.append(panel._replace(title=f"samples, {cell.name}"))

@@ -64,7 +64,7 @@ def reproduce(
     from aisle.learning.trainer import check_seed
 
     check_seed(seed)
-    spec, how = tables.named(name, budget, seed), tables.BUDGETS[budget].evaluation
+    spec = tables.named(name, budget, seed)
     chosen, console = _choose(spec, patterns), table_console()
     if is_plan:
         console.print(_plan(spec.title, chosen))
@@ -72,12 +72,12 @@ def reproduce(
     make_folder(out)
     for number, cell in enumerate(chosen):
         console.print(f"{cell.name} ({number + 1} of {len(chosen)})")
-        if cell.is_shown:
-            done = cells.run_cell(cell, out, how)
-            console.print(f"log p(x) >= {with_error(done.row.log_likelihood)}")
-        else:
+        if cell.evaluation is None:
             cells.train_cell(cell, out)
-    shown = [(cell, cells.finished(cell, out, how)) for cell in spec.cells if cell.is_shown]
+        else:
+            done = cells.run_cell(cell, out)
+            console.print(f"log p(x) >= {with_error(done.row.log_likelihood)}")
+    shown = [(cell, cells.finished(cell, out)) for cell in spec.cells if cell.evaluation]
     _report(spec, out / name, {cell.name: done for cell, done in shown if done is not None})
     return 0
 

@@ -31,18 +31,18 @@ class Cell(NamedTuple):
     Attributes:
         name: of the cell and of its folder.
         config: how it is trained; `init_from` follows from `start`.
+        evaluation: how it is evaluated, or None if it is only a start for others.
         start: name of the cell whose weights it starts from, or None.
         paper: the figure to compare with, or None.
         note: what the reader of the figure must know.
-        is_shown: whether it is a figure of the table, and not only a start for others.
     """
 
     name: str
     config: TrainConfig
+    evaluation: EvaluateConfig | None = None
     start: str | None = None
     paper: float | None = None
     note: str = ""
-    is_shown: bool = True
 
 
 class Row(NamedTuple):
@@ -98,16 +98,17 @@ def train_cell(cell: Cell, out: Path) -> training.Run:
     return training.open_run(folder)
 
 
-def run_cell(cell: Cell, out: Path, how: EvaluateConfig) -> Finished:
+def run_cell(cell: Cell, out: Path) -> Finished:
     """Train and evaluate a cell, unless that is done already."""
-    done = finished(cell, out, how)
+    assert cell.evaluation is not None
+    done = finished(cell, out)
     if done is not None:
         return done
     run = train_cell(cell, out)
-    found = evaluate(run.path, how)[0]
+    found = evaluate(run.path, cell.evaluation)[0]
     done = Finished(_row(cell, run, found), found.log_p)
     content = {
-        "settings": _settings(cell, out, how),
+        "settings": _settings(cell, out),
         "row": as_plain(done.row),
         "log_p": found.log_p.tolist(),
     }
@@ -116,13 +117,13 @@ def run_cell(cell: Cell, out: Path, how: EvaluateConfig) -> Finished:
     return done
 
 
-def finished(cell: Cell, out: Path, how: EvaluateConfig) -> Finished | None:
+def finished(cell: Cell, out: Path) -> Finished | None:
     """Return what a cell has found, or None if it is not done."""
     file = out / cell.name / _FILE
     if not file.exists():
         return None
     content = json.loads(file.read_text())
-    if content["settings"] != _settings(cell, out, how):
+    if content["settings"] != _settings(cell, out):
         raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
     values = content["row"]
     means = {name: Mean(**values[name]) for name in ("log_likelihood", "gap")}
@@ -192,13 +193,13 @@ def _flags(options: Any, usual: Any) -> Iterator[str]:
             yield f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}"
 
 
-def _settings(cell: Cell, out: Path, how: EvaluateConfig) -> dict[str, Any]:
-    plan = training.to_json(_comparable(planned(cell, out)))
-    return {"train": plan, "start": cell.start, "evaluate": _plain(how)}
-
-
-def _plain(how: EvaluateConfig) -> dict[str, Any]:
-    return dataclasses.asdict(dataclasses.replace(how, data_dir=None))
+def _settings(cell: Cell, out: Path) -> dict[str, Any]:
+    assert cell.evaluation is not None
+    return {
+        "train": training.to_json(_comparable(planned(cell, out))),
+        "start": cell.start,
+        "evaluate": dataclasses.asdict(dataclasses.replace(cell.evaluation, data_dir=None)),
+    }
 
 
 def _is_trained(folder: Path, wanted: TrainConfig) -> bool:

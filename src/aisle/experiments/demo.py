@@ -37,12 +37,13 @@ def cells(num_epochs: int, seed: int) -> list[Cell]:
                 ),
                 run=RunOptions(seed=seed, validate_every=10),
             ),
+            _evaluation(seed),
         )
         for name, method in METHODS.items()
     ]
 
 
-def evaluation(seed: int) -> EvaluateConfig:
+def _evaluation(seed: int) -> EvaluateConfig:
     """Say how the models are compared, on all held-out digits."""
     sampler = SamplerOptions(num_chains=8, num_temperatures=200, bdmc_examples=100, seed=seed)
     return EvaluateConfig(sampler=sampler)

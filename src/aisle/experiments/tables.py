@@ -80,7 +80,7 @@ class Budget(NamedTuple):
         few_epochs: of the cells that would take too long otherwise, by data set and name.
         start_optimizer: of the start.
         optimizer: of every other cell.
-        evaluation: of every cell.
+        evaluation: of every cell, by data set.
         data: stands in for the table's own data set, or None.
     """
 
@@ -90,7 +90,7 @@ class Budget(NamedTuple):
     few_epochs: dict[str, dict[str, int]]
     start_optimizer: OptimizerOptions
     optimizer: OptimizerOptions
-    evaluation: EvaluateConfig
+    evaluation: dict[str, EvaluateConfig]
     data: str | None = None
 
 
@@ -102,9 +102,12 @@ BUDGETS = {
         {},
         OptimizerOptions(batch_size=100),
         OptimizerOptions(batch_size=100),
-        EvaluateConfig(
-            num_examples=20,
-            sampler=SamplerOptions(num_chains=2, num_temperatures=10, bdmc_examples=8),
+        dict.fromkeys(
+            ("mnist", "omniglot"),
+            EvaluateConfig(
+                num_examples=20,
+                sampler=SamplerOptions(num_chains=2, num_temperatures=10, bdmc_examples=8),
+            ),
         ),
         "digits",
     ),
@@ -118,7 +121,10 @@ BUDGETS = {
         },
         OptimizerOptions(optimizer="muon", learning_rate=0.02, lr_schedule="cosine"),
         OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
-        EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=500)),
+        {
+            "mnist": EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=500)),
+            "omniglot": EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=1000)),
+        },
     ),
     "paper": Budget(
         ModelOptions(),
@@ -127,9 +133,12 @@ BUDGETS = {
         {},
         OptimizerOptions(),
         OptimizerOptions(),
-        EvaluateConfig(
-            num_examples=10_000,
-            sampler=SamplerOptions(kernel="paper", num_chains=16, num_temperatures=10_000),
+        dict.fromkeys(
+            ("mnist", "omniglot"),
+            EvaluateConfig(
+                num_examples=10_000,
+                sampler=SamplerOptions(kernel="paper", num_chains=16, num_temperatures=10_000),
+            ),
         ),
     ),
 }
@@ -241,7 +250,7 @@ def recipes(budget: Budget, seed: int) -> TableSpec:
         own = make.cell(f"recipe-{trial.name}", trial.method, epochs=epochs)
         cells |= {cell.name: cell for cell in [*make.start(), own]}
     usual = cells["mnist-recipe-tuned"]
-    others = [cell for cell in cells.values() if cell.is_shown and cell != usual]
+    others = [cell for cell in cells.values() if cell.evaluation and cell != usual]
     claims = [_beats(usual, other) for other in others]
     title = "Recipes: the same time from a cheap start, on MNIST"
     return TableSpec(title, list(cells.values()), claims)
@@ -283,7 +292,7 @@ class _Maker(NamedTuple):
         epochs = self.budget.start_epochs.get(self.data, 0)
         method = MethodOptions("vae", num_samples=1)
         config = self._config(method, epochs, self.budget.start_optimizer)
-        return [Cell(self._name("start"), config, is_shown=False)] if epochs else []
+        return [Cell(self._name("start"), config)] if epochs else []
 
     def dreg(self, K: int) -> Cell:
         """Return a cell by importance sampling."""
@@ -312,7 +321,8 @@ class _Maker(NamedTuple):
         few = self.budget.few_epochs.get(self.data, {}).get(name, usual)
         config = self._config(method, epochs or few, self.budget.optimizer)
         note = "fewer updates" if config.num_epochs < usual else ""
-        return Cell(self._name(name), config, start, paper, note)
+        evaluation = self.budget.evaluation[self.data]
+        return Cell(self._name(name), config, evaluation, start, paper, note)
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
