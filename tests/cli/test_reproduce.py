@@ -213,6 +213,15 @@ def test_a_claim_that_does_not_hold(capsys, monkeypatch, quick_cells, tmp_path):
     assert "| mnist: K = 5 helps DReG over K = 1 | -1.50 +- 0.29 | does not hold |" in page
 
 
+def test_a_cell_brings_all_that_it_starts_from(capsys, quick_cells, monkeypatch, tmp_path):
+    monkeypatch.setitem(ROWS, "mnist-ais-T5-K5", ROWS["mnist-dreg-K5"])
+    monkeypatch.setitem(ROWS, "mnist-ais-T5-K50", ROWS["mnist-dreg-K50"])
+    for name in ("mnist-ais-T5-K5", "mnist-ais-T5-K50"):
+        monkeypatch.setitem(GAINS, name, [0, 0, 0])
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-ais-T5-K50")
+    assert quick_cells == (["mnist-ais-T5-K5", "mnist-ais-T5-K50"], ["mnist-start"])
+
+
 def test_cells_that_do_not_exist(capsys, tmp_path):
     result = run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-iwae*")
     assert_mistake(result, "--cells mnist-iwae* matches no cell: choose from mnist-start, mnist-")

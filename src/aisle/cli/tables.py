@@ -88,13 +88,13 @@ def _choose(spec: "TableSpec", patterns: list[str]) -> list["Cell"]:
         if not any(fnmatch(cell.name, pattern) for cell in spec.cells):
             names = ", ".join(cell.name for cell in spec.cells)
             raise InputError(f"--cells {pattern} matches no cell: choose from {names}")
-    wanted = {
-        name
-        for cell in spec.cells
-        if not patterns or any(fnmatch(cell.name, pattern) for pattern in patterns)
-        for name in (cell.name, cell.start)
-    }
-    return [cell for cell in spec.cells if cell.name in wanted]
+    chosen: list[Cell] = []
+    # From the last one: a cell comes after the one that it starts from.
+    for cell in reversed(spec.cells):
+        is_asked = not patterns or any(fnmatch(cell.name, pattern) for pattern in patterns)
+        if is_asked or cell.name in [one.start for one in chosen]:
+            chosen.insert(0, cell)
+    return chosen
 
 
 def _plan(title: str, chosen: list["Cell"]) -> Table:

@@ -70,6 +70,13 @@ class TableSpec(NamedTuple):
     claims: list[Claim]
 
 
+class Few(NamedTuple):
+    """A cell that would take too long: some epochs more, at a low rate, after another cell."""
+
+    start: str
+    epochs: int
+
+
 class Budget(NamedTuple):
     """How much work goes into a cell.
 
@@ -77,7 +84,8 @@ class Budget(NamedTuple):
         sizes: of the networks.
         epochs: of a cell, by data set.
         start_epochs: of the cheap start by a VAE, or 0 for none.
-        few_epochs: of the cells that would take too long otherwise, by data set and name.
+        few: cells that would take too long otherwise, by data set and name.
+        few_rate: learning rate of these.
         start_optimizer: of the start.
         optimizer: of every other cell.
         evaluation: of every cell, by data set.
@@ -87,7 +95,8 @@ class Budget(NamedTuple):
     sizes: ModelOptions
     epochs: dict[str, int]
     start_epochs: dict[str, int]
-    few_epochs: dict[str, dict[str, int]]
+    few: dict[str, dict[str, Few]]
+    few_rate: float
     start_optimizer: OptimizerOptions
     optimizer: OptimizerOptions
     evaluation: dict[str, EvaluateConfig]
@@ -99,7 +108,8 @@ BUDGETS = {
         ModelOptions(num_latents=4, num_hidden=16),
         {"mnist": 1, "omniglot": 1},
         {"mnist": 1, "omniglot": 1},
-        {},
+        {"mnist": {"ais-T5-K50": Few("ais-T5-K5", 1)}},
+        0.0005,
         OptimizerOptions(batch_size=100),
         OptimizerOptions(batch_size=100),
         dict.fromkeys(
@@ -116,9 +126,14 @@ BUDGETS = {
         {"mnist": 22, "omniglot": 53},
         {"mnist": 40, "omniglot": 80},
         {
-            "mnist": {"ais-T5-K50": 4, "ais-T11-K50": 2},
-            "omniglot": {"ais-T5-K50": 10, "ais-T11-K50": 5, "dreg-K275": 12},
+            "mnist": {"ais-T5-K50": Few("ais-T5-K5", 2), "ais-T11-K50": Few("ais-T11-K5", 1)},
+            "omniglot": {
+                "ais-T5-K50": Few("ais-T5-K5", 5),
+                "ais-T11-K50": Few("ais-T11-K5", 3),
+                "dreg-K275": Few("dreg-K55", 12),
+            },
         },
+        0.005,
         OptimizerOptions(optimizer="muon", learning_rate=0.02, lr_schedule="cosine"),
         OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
         {
@@ -131,6 +146,7 @@ BUDGETS = {
         {"mnist": 3280, "omniglot": 3280},
         {},
         {},
+        0.0,
         OptimizerOptions(),
         OptimizerOptions(),
         dict.fromkeys(
@@ -316,13 +332,21 @@ class _Maker(NamedTuple):
         epochs: int | None = None,
     ) -> Cell:
         """Return a cell of the budget's epochs, or of fewer if it would take too long."""
-        start = self._name("start") if self.budget.start_epochs else None
-        usual = self.budget.epochs[self.data]
-        few = self.budget.few_epochs.get(self.data, {}).get(name, usual)
-        config = self._config(method, epochs or few, self.budget.optimizer)
-        note = "fewer updates" if config.num_epochs < usual else ""
-        evaluation = self.budget.evaluation[self.data]
-        return Cell(self._name(name), config, evaluation, start, paper, note)
+        budget, usual = self.budget, self.budget.epochs[self.data]
+        few = budget.few.get(self.data, {}).get(name)
+        start, optimizer = "start", budget.optimizer
+        if few is not None:
+            start, epochs = few
+            optimizer = dataclasses.replace(optimizer, learning_rate=budget.few_rate)
+        config = self._config(method, epochs or usual, optimizer)
+        return Cell(
+            self._name(name),
+            config,
+            budget.evaluation[self.data],
+            self._name(start) if budget.start_epochs else None,
+            paper,
+            "fewer updates" if config.num_epochs < usual else "",
+        )
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
