@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from aisle.experiments.cells import Row
     from aisle.statistics import Mean
 
-_TITLE = "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
-_COLUMNS: Columns = {
+TITLE = "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
+COLUMNS: Columns = {
     "method": "left",
     "updates": "right",
     "decoder gradients": "right",
@@ -67,7 +67,7 @@ class Demo:
         rows = [one.row for one in done]
         better = [None, *(cells.difference(one, done[0]) for one in done[1:])]
         lines = [texts(*pair) for pair in zip(rows, better, strict=True)]
-        console.print(screen_table(_TITLE, _COLUMNS, lines))
+        console.print(screen_table(TITLE, COLUMNS, lines))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         listed = [
             cells.as_plain(row) | {"better_than_vae": mean and mean._asdict()}
