@@ -72,7 +72,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _row(record: dict[str, Any]) -> Row:
-    means = {name: Mean(**record[name]) for name in ("log_likelihood", "gap")}
+    means: dict[str, Any] = {name: Mean(**record[name]) for name in ("log_likelihood", "gap")}
     return Row(**record | means)
 
 

@@ -1,27 +1,16 @@
-"""The tables of the paper as cells to run, by budget.
+"""The tables of the paper as cells to run, and tables beyond it.
 
-    smoke   seconds a cell, on the digits: that everything works
-    cpu     what two cores can do in hours: a start by a cheap method, then at least 10,000 updates
-            of each cell's own, with the same recipe for all of a table
-    paper   3,280 epochs by the IWAE study's learning rates, for accelerators
-
-Tables share cells: run into the same folder, none is trained twice.
+Tables share cells: run into the same folder, none is trained twice. How much work goes into a cell
+is a matter of the budget (`aisle.experiments.budgets`).
 """
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from aisle.experiments.budgets import BUDGETS, Budget
 from aisle.experiments.cells import Cell
-from aisle.experiments.options import (
-    EvaluateConfig,
-    MethodOptions,
-    ModelOptions,
-    OptimizerOptions,
-    RunOptions,
-    SamplerOptions,
-    TrainConfig,
-)
+from aisle.experiments.options import MethodOptions, OptimizerOptions, RunOptions, TrainConfig
 
 # Test log-likelihoods of Ding & Freedman (2020) in nats, by data, method, K and T.
 PAPER: dict[tuple[str, str, int, int | None], float] = {
@@ -68,96 +57,6 @@ class TableSpec(NamedTuple):
     title: str
     cells: list[Cell]
     claims: list[Claim]
-
-
-class Few(NamedTuple):
-    """A cell that would take too long: some epochs more, at a low rate, after another cell."""
-
-    start: str
-    epochs: int
-
-
-class Budget(NamedTuple):
-    """How much work goes into a cell.
-
-    Attributes:
-        sizes: of the networks.
-        epochs: of a cell, by data set.
-        start_epochs: of the cheap start by a VAE, or 0 for none.
-        few: cells that would take too long otherwise, by data set and name.
-        few_rate: learning rate of these.
-        start_optimizer: of the start.
-        optimizer: of every other cell.
-        evaluation: of every cell, by data set.
-        data: stands in for the table's own data set, or None.
-    """
-
-    sizes: ModelOptions
-    epochs: dict[str, int]
-    start_epochs: dict[str, int]
-    few: dict[str, dict[str, Few]]
-    few_rate: float
-    start_optimizer: OptimizerOptions
-    optimizer: OptimizerOptions
-    evaluation: dict[str, EvaluateConfig]
-    data: str | None = None
-
-
-BUDGETS = {
-    "smoke": Budget(
-        ModelOptions(num_latents=4, num_hidden=16),
-        {"mnist": 1, "omniglot": 1},
-        {"mnist": 1, "omniglot": 1},
-        {"mnist": {"ais-T5-K50": Few("ais-T5-K5", 1)}},
-        0.0005,
-        OptimizerOptions(batch_size=100),
-        OptimizerOptions(batch_size=100),
-        dict.fromkeys(
-            ("mnist", "omniglot"),
-            EvaluateConfig(
-                num_examples=20,
-                sampler=SamplerOptions(num_chains=2, num_temperatures=10, bdmc_examples=8),
-            ),
-        ),
-        "digits",
-    ),
-    "cpu": Budget(
-        ModelOptions(),
-        {"mnist": 22, "omniglot": 53},
-        {"mnist": 40, "omniglot": 80},
-        {
-            "mnist": {"ais-T5-K50": Few("ais-T5-K5", 2), "ais-T11-K50": Few("ais-T11-K5", 1)},
-            "omniglot": {
-                "ais-T5-K50": Few("ais-T5-K5", 5),
-                "ais-T11-K50": Few("ais-T11-K5", 3),
-                "dreg-K275": Few("dreg-K55", 12),
-            },
-        },
-        0.005,
-        OptimizerOptions(optimizer="muon", learning_rate=0.02, lr_schedule="cosine"),
-        OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
-        {
-            "mnist": EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=500)),
-            "omniglot": EvaluateConfig(sampler=SamplerOptions(num_chains=8, num_temperatures=1000)),
-        },
-    ),
-    "paper": Budget(
-        ModelOptions(),
-        {"mnist": 3280, "omniglot": 3280},
-        {},
-        {},
-        0.0,
-        OptimizerOptions(),
-        OptimizerOptions(),
-        dict.fromkeys(
-            ("mnist", "omniglot"),
-            EvaluateConfig(
-                num_examples=10_000,
-                sampler=SamplerOptions(kernel="paper", num_chains=16, num_temperatures=10_000),
-            ),
-        ),
-    ),
-}
 
 
 def table1(budget: Budget, seed: int) -> TableSpec:
@@ -226,9 +125,7 @@ def ramp(budget: Budget, seed: int) -> TableSpec:
         own = make.cell(f"ais-ramp-T{T}-K5", options)
         others = [make.chains("ais", 5, T), make.chains("mh-hmc", 5, T)]
         cells += [*others, own]
-        claims += [
-            Claim(f"{own.name} beats {other.name}", own.name, other.name) for other in others
-        ]
+        claims += [_beats(own, other) for other in others]
     return TableSpec("Half of the moves at the posterior, on Omniglot", cells, claims)
 
 

@@ -1,0 +1,105 @@
+"""How much work goes into the cells of a table.
+
+smoke   seconds a cell, on the digits: that everything works
+cpu     what two cores can do in hours: a start by a cheap method, then at least 10,000 updates
+        of each cell's own, with the same recipe for all of a table
+paper   3,280 epochs by the IWAE study's learning rates, for accelerators
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aisle.experiments.options import (
+    EvaluateConfig,
+    ModelOptions,
+    OptimizerOptions,
+    SamplerOptions,
+)
+
+DATA = ("mnist", "omniglot")
+
+
+class Few(NamedTuple):
+    """A cell that would take too long: some epochs more, at a low rate, after another cell."""
+
+    start: str
+    epochs: int
+
+
+class Budget(NamedTuple):
+    """How much work goes into a cell.
+
+    Attributes:
+        epochs: of a cell, by data set.
+        evaluation: likewise.
+        start_epochs: of the cheap start by a VAE, likewise; empty for no start.
+        few: cells that would take too long otherwise, by data set and name.
+        few_rate: learning rate of these.
+        sizes: of the networks.
+        start_optimizer: of the start.
+        optimizer: of every other cell.
+        data: stands in for the table's own data set, or None.
+    """
+
+    epochs: Mapping[str, int]
+    evaluation: Mapping[str, EvaluateConfig]
+    start_epochs: Mapping[str, int] = {}
+    few: Mapping[str, Mapping[str, Few]] = {}
+    few_rate: float | None = None
+    sizes: ModelOptions = ModelOptions()
+    start_optimizer: OptimizerOptions = OptimizerOptions()
+    optimizer: OptimizerOptions = OptimizerOptions()
+    data: str | None = None
+
+
+def _annealing(num_examples: int = 1000, **sampler: Any) -> EvaluateConfig:
+    return EvaluateConfig(num_examples=num_examples, sampler=SamplerOptions(**sampler))
+
+
+def _muon(rate: float) -> OptimizerOptions:
+    return OptimizerOptions(optimizer="muon", learning_rate=rate, lr_schedule="cosine")
+
+
+BUDGETS = {
+    "smoke": Budget(
+        epochs=dict.fromkeys(DATA, 1),
+        evaluation=dict.fromkeys(
+            DATA, _annealing(20, num_chains=2, num_temperatures=10, bdmc_examples=8)
+        ),
+        start_epochs=dict.fromkeys(DATA, 1),
+        few={"mnist": {"ais-T5-K50": Few("ais-T5-K5", 1)}},
+        few_rate=0.0005,
+        sizes=ModelOptions(num_latents=4, num_hidden=16),
+        start_optimizer=OptimizerOptions(batch_size=100),
+        optimizer=OptimizerOptions(batch_size=100),
+        data="digits",
+    ),
+    "cpu": Budget(
+        epochs={"mnist": 22, "omniglot": 53},
+        # Chosen for a gap below 0.2.
+        evaluation={
+            "mnist": _annealing(num_chains=8, num_temperatures=500),
+            "omniglot": _annealing(num_chains=8, num_temperatures=1000),
+        },
+        start_epochs={"mnist": 40, "omniglot": 80},
+        few={
+            "mnist": {"ais-T5-K50": Few("ais-T5-K5", 2), "ais-T11-K50": Few("ais-T11-K5", 1)},
+            "omniglot": {
+                "ais-T5-K50": Few("ais-T5-K5", 5),
+                "ais-T11-K50": Few("ais-T11-K5", 3),
+                "dreg-K275": Few("dreg-K55", 12),
+            },
+        },
+        few_rate=0.005,
+        start_optimizer=OptimizerOptions(
+            optimizer="muon", learning_rate=0.02, lr_schedule="cosine"
+        ),
+        optimizer=OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
+    ),
+    "paper": Budget(
+        epochs=dict.fromkeys(DATA, 3280),
+        evaluation=dict.fromkeys(
+            DATA, _annealing(10_000, kernel="paper", num_chains=16, num_temperatures=10_000)
+        ),
+    ),
+}
