@@ -214,6 +214,7 @@ def test_vmap_equals_a_loop(keys):
     )
 
 
+@pytest.mark.slow
 def test_draws_of_an_example_do_not_depend_on_batch_order_or_devices():
     model, _, problem = problems.linear_gaussian()
     q = problem.wide

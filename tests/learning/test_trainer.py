@@ -75,7 +75,7 @@ def assert_identical(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
-@pytest.mark.parametrize("method", ["ais", "dreg"])
+@pytest.mark.parametrize("method", [pytest.param("ais", marks=pytest.mark.slow), "dreg"])
 def test_training_finds_the_maximum_of_the_likelihood(method):
     fitted = fit(
         START,
@@ -234,7 +234,8 @@ def test_a_resumed_run_goes_on_bit_for_bit(whole_run, tmp_path, caplog):
     assert len(compiled) == 1
 
 
-@pytest.mark.parametrize("num_devices", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 8])
 def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch, num_devices):
     def use(number):
         mesh = jax.sharding.Mesh(jax.devices()[:number], ("batch",))
