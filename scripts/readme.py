@@ -14,7 +14,7 @@ from rich.console import Console
 
 from aisle.cli.demo import COLUMNS, TITLE, texts
 from aisle.cli.output import Columns, markdown_table, screen_table, with_error
-from aisle.experiments.cells import Row
+from aisle.experiments.cells import from_plain
 from aisle.statistics import Mean
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def _demo() -> str:
     lines = []
     for record in _read("demo/results.json")["results"]:
         better = record.pop("better_than_vae")
-        lines.append(texts(_row(record), better and Mean(**better)))
+        lines.append(texts(from_plain(record), better and Mean(**better)))
     screen = io.StringIO()
     Console(file=screen, width=_WIDTH).print(screen_table(TITLE, COLUMNS, lines))
     shown = "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
@@ -49,7 +49,7 @@ def _demo() -> str:
 
 
 def _table() -> str:
-    rows = [_row(record) for record in _read("tables/table1.json")["rows"]]
+    rows = [from_plain(record) for record in _read("tables/table1.json")["rows"]]
     lines = [
         [
             row.cell,
@@ -69,11 +69,6 @@ PARTS: dict[str, Callable[[], str]] = {"demo": _demo, "table1": _table}
 
 def _read(name: str) -> dict[str, Any]:
     return json.loads((ROOT / "results" / name).read_text())
-
-
-def _row(record: dict[str, Any]) -> Row:
-    means: dict[str, Any] = {name: Mean(**record[name]) for name in ("log_likelihood", "gap")}
-    return Row(**record | means)
 
 
 if __name__ == "__main__":

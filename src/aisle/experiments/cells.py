@@ -125,15 +125,19 @@ def finished(cell: Cell, out: Path) -> Finished | None:
     content = json.loads(file.read_text())
     if content["settings"] != _settings(cell, out):
         raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
-    values = content["row"]
-    means = {name: Mean(**values[name]) for name in ("log_likelihood", "gap")}
-    return Finished(Row(**values | means), np.array(content["log_p"]))
+    return Finished(from_plain(content["row"]), np.array(content["log_p"]))
 
 
 def as_plain(row: Row) -> dict[str, Any]:
     """Return a row as plain values."""
     means = {name: getattr(row, name)._asdict() for name in ("log_likelihood", "gap")}
     return row._asdict() | means
+
+
+def from_plain(values: dict[str, Any]) -> Row:
+    """Return the row that `as_plain` was given."""
+    means: dict[str, Any] = {n: Mean(**values[n]) for n in ("log_likelihood", "gap")}
+    return Row(**values | means)
 
 
 def planned(cell: Cell, out: Path) -> TrainConfig:
