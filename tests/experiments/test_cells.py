@@ -143,7 +143,10 @@ def test_tables_are_sound(name, budget):
     for i, cell in enumerate(spec.cells):
         assert cell.start is None or cell.start in names[:i]
         assert cell.config.run.seed == 3
-        assert (cell.start is None) == (budget == "paper" or cell.evaluation is None)
+        # What is not evaluated is there for others to begin from.
+        assert cell.evaluation or cell.name in [one.start for one in spec.cells]
+        begins = budget == "paper" or cell.name.endswith("-start") or "-scratch-" in cell.name
+        assert (cell.start is None) == (begins and not cell.name.endswith("-growing-T"))
     for claim in spec.claims:
         assert {claim.better, claim.worse} <= set(names)
 
@@ -165,6 +168,27 @@ def test_cells_of_the_cpu_budget_make_ten_thousand_updates(name):
     for cell in tables.named(name, "cpu", 0).cells:
         number = cell.config.num_epochs * UPDATES[cell.config.data]
         assert (number >= 10_000) == (not cell.note)
+
+
+def test_recipes_differ_from_the_usual_one_as_their_names_say():
+    found = {cell.name: cell for cell in tables.named("recipes", "cpu", 0).cells}
+    usual = found["mnist-recipe-tuned"].config.optimizer
+    assert usual == tables.BUDGETS["cpu"].optimizer
+
+    def differs(trial):
+        own = found[f"mnist-recipe-{trial}"].config.optimizer
+        changed = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
+        return {k: v for k, v in changed.items() if v != getattr(usual, k)}
+
+    assert differs("high-rate") == {"learning_rate": 2 * usual.learning_rate}
+    assert differs("low-rate") == {"learning_rate": usual.learning_rate / 2}
+    assert differs("adam") == {"optimizer": "adam", "learning_rate": None}
+    assert differs("averaged") == {"lr_schedule": "constant", "ema": 0.999}
+    assert differs("small-batch") == {"batch_size": 64}
+    # With half of the examples in a batch, 18 of 22 epochs are more updates.
+    assert found["mnist-recipe-small-batch"].note == ""
+    assert found["mnist-recipe-growing-T"].start == "mnist-recipe-T5"
+    assert found["mnist-long-start"].config.num_epochs == 120
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])

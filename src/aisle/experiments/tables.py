@@ -5,7 +5,7 @@ is a matter of the budget (`aisle.experiments.budgets`).
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from aisle.experiments.budgets import BUDGETS, Budget
@@ -133,12 +133,21 @@ class _Trial(NamedTuple):
     """Something to do after a start: how, and for which share of the budget's epochs.
 
     By the shares, measured with --plan, all take the same time on two cores.
+
+    Attributes:
+        base: what it begins from, see `_BASES`.
+        rate: as a multiple of the budget's.
+        optimizer: in what else it differs from the budget's.
+        after: the trial that it goes on from, which is then no more than a start.
     """
 
     name: str
     method: MethodOptions
     share: float = 1.0
-    networks: str = "one-layer"
+    base: str = "one-layer"
+    rate: float = 1.0
+    optimizer: Mapping[str, Any] = {}
+    after: str | None = None
 
 
 _TUNED = MethodOptions("ais", 1, 11)
@@ -151,6 +160,17 @@ _TRIALS = [
     _Trial("wake", dataclasses.replace(_TUNED, phi_objective="elbo+wake")),
     _Trial("tuned", _TUNED, 0.62, "full"),
     _Trial("tuned", _TUNED, 0.76, "flow"),
+    _Trial("high-rate", _TUNED, rate=2.0),
+    _Trial("low-rate", _TUNED, rate=0.5),
+    _Trial("adam", _TUNED, optimizer={"optimizer": "adam", "learning_rate": None}),
+    _Trial("averaged", _TUNED, optimizer={"lr_schedule": "constant", "ema": 0.999}),
+    _Trial("small-batch", _TUNED, 0.8, optimizer={"batch_size": 64}),
+    _Trial("T5", dataclasses.replace(_TUNED, num_temperatures=5), 0.7),
+    _Trial("growing-T", _TUNED, 0.5, after="T5"),
+    # As much time as the others take together with their start.
+    _Trial("tuned", _TUNED, 1.95, "scratch"),
+    # More time than the others: their start takes three times as long.
+    _Trial("tuned", _TUNED, base="long"),
 ]
 
 
@@ -158,9 +178,10 @@ def recipes(budget: Budget, seed: int) -> TableSpec:
     """What to do after a cheap start, in about the same time, on MNIST."""
     cells: dict[str, Cell] = {}
     for trial in _TRIALS:
-        make = _Maker("mnist", budget, seed, trial.networks)
-        epochs = max(1, round(trial.share * budget.epochs["mnist"]))
-        own = make.cell(f"recipe-{trial.name}", trial.method, epochs=epochs)
+        make = _Maker("mnist", budget, seed, trial.base)
+        own = make.trial(trial)
+        if trial.name in {one.after for one in _TRIALS}:
+            own = own._replace(evaluation=None)
         cells |= {cell.name: cell for cell in [*make.start(), own]}
     usual = cells["mnist-recipe-tuned"]
     others = [cell for cell in cells.values() if cell.evaluation and cell != usual]
@@ -183,34 +204,42 @@ def named(name: str, budget: str, seed: int) -> TableSpec:
     return TABLES[name](BUDGETS[budget], seed)
 
 
-class _Networks(NamedTuple):
-    """In what networks differ from the paper's, and what share of a start's epochs they make."""
+class _Base(NamedTuple):
+    """What cells begin from.
 
-    options: dict[str, Any]
+    Attributes:
+        networks: in what they differ from the paper's.
+        start_share: of the budget's epochs of a start; 0 for none.
+    """
+
+    networks: Mapping[str, Any]
     start_share: float = 1.0
 
 
-# By their shares, starts of one layer take the same time on two cores.
-_NETWORKS = {
-    "one-layer": _Networks({}),
-    "two-layer": _Networks({"model": "two-layer"}),
-    "full": _Networks({"proposal": "full"}, 0.45),
-    "flow": _Networks({"proposal": "flow"}, 0.74),
+# By their shares, the starts of the one-layer networks take the same time on two cores, but for the
+# two that are named by it.
+_BASES = {
+    "one-layer": _Base({}),
+    "two-layer": _Base({"model": "two-layer"}),
+    "full": _Base({"proposal": "full"}, 0.45),
+    "flow": _Base({"proposal": "flow"}, 0.74),
+    "scratch": _Base({}, 0.0),
+    "long": _Base({}, 3.0),
 }
 
 
 class _Maker(NamedTuple):
-    """Makes the cells of one data set and one kind of networks."""
+    """Makes the cells of one data set that begin from the same."""
 
     data: str
     budget: Budget
     seed: int
-    networks: str = "one-layer"
+    base: str = "one-layer"
 
     def start(self) -> list[Cell]:
         """Return the cell that the others start from, if there is one."""
-        whole, share = self.budget.start_epochs, _NETWORKS[self.networks].start_share
-        if not whole:
+        whole, share = self.budget.start_epochs, _BASES[self.base].start_share
+        if not self._has_start():
             return []
         epochs = max(1, round(share * whole[self.data]))
         config = self._config(MethodOptions("vae", 1), epochs, self.budget.start_optimizer)
@@ -230,29 +259,48 @@ class _Maker(NamedTuple):
         options = MethodOptions("ais", num_samples=K, num_temperatures=T)
         return self.cell(f"ais-tuned-T{T}-K{K}", options)
 
+    def trial(self, trial: _Trial) -> Cell:
+        """Return the cell of a trial."""
+        usual, rate = self.budget.optimizer, self.budget.optimizer.learning_rate
+        optimizer = {"learning_rate": rate and trial.rate * rate, **trial.optimizer}
+        return self.cell(
+            f"recipe-{trial.name}",
+            trial.method,
+            epochs=max(1, round(trial.share * self.budget.epochs[self.data])),
+            start=f"recipe-{trial.after}" if trial.after else "start",
+            optimizer=dataclasses.replace(usual, **optimizer),
+        )
+
     def cell(
         self,
         name: str,
         method: MethodOptions,
         paper: float | None = None,
+        *,
         epochs: int | None = None,
+        start: str = "start",
+        optimizer: OptimizerOptions | None = None,
     ) -> Cell:
         """Return a cell of the budget's epochs, or of fewer if it would take too long."""
         budget, usual = self.budget, self.budget.epochs[self.data]
+        optimizer = optimizer or budget.optimizer
         few = budget.few.get(self.data, {}).get(name)
-        start, optimizer = "start", budget.optimizer
         if few is not None:
             start, epochs = few
             optimizer = dataclasses.replace(optimizer, learning_rate=budget.few_rate)
         config = self._config(method, epochs or usual, optimizer)
+        share = config.num_epochs / usual * budget.optimizer.batch_size / optimizer.batch_size
         return Cell(
             self._name(name),
             config,
             budget.evaluation[self.data],
-            self._name(start) if budget.start_epochs else None,
+            self._name(start) if start != "start" or self._has_start() else None,
             paper,
-            "fewer updates" if config.num_epochs < usual else "",
+            "fewer updates" if share < 1 else "",
         )
+
+    def _has_start(self) -> bool:
+        return bool(self.budget.start_epochs and _BASES[self.base].start_share)
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
@@ -261,19 +309,19 @@ class _Maker(NamedTuple):
             self.budget.data or self.data,
             epochs,
             method,
-            dataclasses.replace(self.budget.sizes, **_NETWORKS[self.networks].options),
+            dataclasses.replace(self.budget.sizes, **_BASES[self.base].networks),
             optimizer=optimizer,
             run=RunOptions(seed=self.seed),
         )
 
     def _paper(self, method: str, K: int, T: int | None = None) -> float | None:
         # The paper's figures are of one layer, and not of a stand-in.
-        is_known = self.networks == "one-layer" and self.budget.data is None
+        is_known = self.base == "one-layer" and self.budget.data is None
         return PAPER.get((self.data, method, K, T)) if is_known else None
 
     def _name(self, cell: str) -> str:
-        networks = "" if self.networks == "one-layer" else f"{self.networks}-"
-        return f"{self.data}-{networks}{cell}"
+        base = "" if self.base == "one-layer" else f"{self.base}-"
+        return f"{self.data}-{base}{cell}"
 
 
 def _claims_by_size(data: str) -> list[Claim]:
