@@ -1,6 +1,6 @@
 import numpy as np
 
-from aisle.statistics import summarise
+from aisle.statistics import double_sampled, summarise
 
 
 def test_summarise():
@@ -10,3 +10,32 @@ def test_summarise():
     alone = summarise(np.array([-7.0]))
     assert (alone.mean, alone.num_examples) == (-7.0, 1)
     assert np.isnan(alone.standard_error)
+
+
+def test_double_sampling_by_hand():
+    cheap = np.array([1.0, 2.0, 3.0, 6.0])
+    found = double_sampled(np.array([2.0, 5.0]), np.array([0, 2]), cheap)
+    # Differences 1 and 2 with the variance 1/2; 2 and 5 have the variance 9/2.
+    assert (found.mean, found.num_examples) == (3.0 + 1.5, 4)
+    np.testing.assert_allclose(found.standard_error, np.sqrt(4.5 / 4 + 0.5 * (1 / 2 - 1 / 4)))
+
+
+def test_double_sampling_of_everything_is_the_mean():
+    values = np.array([2.0, 5.0, 11.0])
+    found = double_sampled(values, np.arange(3), np.array([0.0, 7.0, 1.0]))
+    np.testing.assert_allclose(found, summarise(values))
+
+
+def test_the_error_of_double_sampling_is_that_of_repeated_studies():
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(2000):
+        values = generator.normal(3.0, 2.0, 400)
+        cheap = values - 1.0 + generator.normal(0.0, 0.5, 400)
+        chosen = np.arange(40) * 10
+        found.append(double_sampled(values[chosen], chosen, cheap))
+    means, errors = np.array([(one.mean, one.standard_error) for one in found]).T
+    error = means.std(ddof=1)
+    assert abs(means.mean() - 3.0) < 4 * error / np.sqrt(2000)
+    # The standard deviation of 2,000 normal values is known to 1.6 %.
+    np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), error, rtol=4 * 0.016)

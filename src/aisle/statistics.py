@@ -20,3 +20,22 @@ def summarise(values: np.ndarray) -> Mean:
     with np.errstate(invalid="ignore"):
         error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
     return Mean(float(values.mean()), float(error), len(values))
+
+
+def double_sampled(wanted: np.ndarray, chosen: np.ndarray, cheap: np.ndarray) -> Mean:
+    """Estimate the mean over all examples of a figure that only some of them have.
+
+    The mean of a cheap figure, which all have, is corrected by the mean difference on the chosen
+    ones. Nothing is fitted, so the estimate is unbiased if these are chosen without regard to the
+    figures; the closer the cheap figure, the smaller the error.
+
+    Args:
+        wanted: the figure of the chosen examples.
+        chosen: their places among all.
+        cheap: the cheap figure of all examples.
+    """
+    number, difference = len(cheap), np.asarray(wanted, np.float64) - cheap[chosen]
+    # The error of all examples as a sample of the world, and that of the correction.
+    variance = np.var(wanted, ddof=1) / number
+    variance += np.var(difference, ddof=1) * (1 / len(chosen) - 1 / number)
+    return Mean(float(np.mean(cheap) + difference.mean()), float(np.sqrt(variance)), number)

@@ -268,6 +268,55 @@ def test_the_table(shown):
     ]
 
 
+def test_the_whole_split_has_a_line_of_its_own(shown):
+    lines = shown(FOUND._replace(whole_split=Mean(-10.5, 0.125, 1797)))
+    assert any("whole split" in line and "-10.50 +- 0.12 nats, 1,797 ex." in line for line in lines)
+    assert not any("whole split" in line for line in shown(FOUND))
+
+
+def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(capsys, tmp_path, digits):
+    options = [*SETTINGS, "--out", tmp_path / "found", "--whole-split", 3]
+    code, out, _ = run(capsys, "evaluate", digits, *options)
+    assert code == 0
+    long_run = read_examples(tmp_path / "found")
+    short_run = read_examples(tmp_path / "found" / "whole-split-T3")
+    np.testing.assert_array_equal(short_run["index"], np.arange(297))
+    assert len(long_run["index"]) == NUM_EXAMPLES
+    differences = long_run["log_p"] - short_run["log_p"][long_run["index"]]
+    found = read_result(tmp_path / "found")["whole_split"]
+    assert found["mean"] == pytest.approx(short_run["log_p"].mean() + differences.mean())
+    assert found["num_examples"] == 297
+    assert "297 ex." in out
+    about = read_result(tmp_path / "found" / "whole-split-T3")["settings"]
+    assert (about["num_chains"], about["num_temperatures"], about["bdmc_examples"]) == (2, 3, 0)
+
+
+def test_a_split_that_is_annealed_whole_needs_no_short_run(monkeypatch, digits):
+    calls = []
+
+    def log_likelihood(*_, **options):
+        calls.append(options)
+        return FOUND._replace(indices=options["indices"])
+
+    monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
+    config = EvaluateConfig(num_examples=500, whole_split=3)
+    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert len(calls) == 1
+
+
+def test_the_file_says_what_was_evaluated(evaluated):
+    about = read_result(evaluated)["settings"]["about"]
+    assert about == {
+        "update": 3,
+        "split": "test",
+        "num_examples": NUM_EXAMPLES,
+        "whole_split": 0,
+        "start": "encoder",
+        "data": None,
+        "data_dir": None,
+    }
+
+
 def test_a_reader_is_told_what_is_missing(shown):
     log_p = np.array([-9.0, np.nan, -np.inf])
     alone = Round(10, Mean(float("-inf"), float("nan"), 3), None, None, 1000, 1.5)
@@ -416,6 +465,7 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         "max_seconds": 3.0,
         "importance_samples": 7,
         "memory_mb": 9,
+        "whole_split": 5,
     }
     assert name(**free) == name()
     assert name(num_leapfrog=4, momentum_refresh=0.6) == name()
@@ -454,6 +504,8 @@ BAD_OPTIONS = [
     (["-L", "0"], "num_leapfrog is 0"),
     (["--num-examples", "0"], "num_examples is 0"),
     (["--num-examples", "-5"], "num_examples is -5"),
+    (["--whole-split", "-2"], "whole_split is -2"),
+    (["--whole-split", "1"], "whole_split is 1"),
     (["--schedule", "immediate"], "immediate"),
     (["--split", "validation"], "validation"),
     (["--start", "posterior"], "posterior"),

@@ -92,7 +92,10 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     rows = [
         ("log p(x), stochastic lower bound", f"{with_error(result.estimate)} nats, {number:,} ex.")
     ]
-    bdmc, importance = result.bdmc, result.importance
+    bdmc, importance, whole = result.bdmc, result.importance, result.whole_split
+    if whole is not None:
+        text = f"{with_error(whole)} nats, {whole.num_examples:,} ex."
+        rows.append(("                       whole split", text))
     if bdmc is not None:
         rows += [
             ("on simulated examples: lower bound", with_error(bdmc.lower)),

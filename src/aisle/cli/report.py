@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from aisle.experiments.options import EvaluateConfig, SamplerOptions, TrainConfi
 if TYPE_CHECKING:
     from aisle.data import Dataset
     from aisle.experiments.training import Run
-    from aisle.report.page.reading import Evaluation, Folder
+    from aisle.report.page.reading import Evaluation
     from aisle.report.page.subjects import Origin, Subject
 
 # Pictures of each kind beyond which a page would be slow.
@@ -104,7 +104,7 @@ def _open(path: Path, data_dir: Path | None) -> "Subject":
     run = open_run(path)
     folder = read_folder(path, run.update)
     dataset, problem = _load(run, data_dir)
-    origins = {e.path.name: _origin(run, folder, e, data_dir) for e in folder.evaluations}
+    origins = {e.path.name: _origin(run, e) for e in folder.evaluations}
     return Subject(
         folder,
         run.update,
@@ -157,36 +157,19 @@ def _quoted(config: TrainConfig) -> TrainConfig:
     )
 
 
-def _origin(
-    run: "Run", folder: "Folder", evaluation: "Evaluation", data_dir: Path | None
-) -> "Origin | None":
-    """Find the command whose evaluation has this folder, which is named by what it depends on."""
-    from aisle.experiments.evaluating import folder_name
+def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
+    """Say how an evaluation of the run's own data came about, by what it has noted itself."""
     from aisle.report.page.subjects import Origin
 
-    # An evaluation may be of weights that were the newest then: those at the end of an epoch.
-    history = folder.history
-    earlier = [] if history is None else [int(u) for u in history.held_out.updates[::-1]]
-    for config in _candidates(evaluation, data_dir):
-        for update in dict.fromkeys([run.update, *earlier]):
-            if folder_name(config, update) == evaluation.path.name:
-                return Origin(config.split, update, _evaluate_command(run.path, config))
-    return None
-
-
-def _candidates(evaluation: "Evaluation", data_dir: Path | None) -> Iterator[EvaluateConfig]:
     settings = evaluation.found.settings
+    about = settings.get("about")
+    if about is None or about["data"] is not None:
+        return None
     names = {field.name for field in dataclasses.fields(SamplerOptions)}
     sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
-    examples = evaluation.path.name.partition("-")[0]
-    for split in ("test", "train"):
-        number = examples.removeprefix(split)
-        if number.isdecimal():
-            for start in ("encoder", "prior"):
-                for folder in dict.fromkeys([None, data_dir]):
-                    yield EvaluateConfig(
-                        split, int(number), start, data_dir=folder, sampler=sampler
-                    )
+    asked = {name: value for name, value in about.items() if name != "update"}
+    config = EvaluateConfig(**asked, sampler=sampler)
+    return Origin(config.split, about["update"], _evaluate_command(run.path, config))
 
 
 def _evaluate_command(path: Path, config: EvaluateConfig) -> str:

@@ -47,9 +47,11 @@ _CLAIM_COLUMNS: Columns = {"claim": "left", "better by": "right", "verdict": "le
 
 _ABOUT = (
     "log p(x): mean test log-likelihood in nats, a stochastic lower bound, with its standard error "
-    "over examples; gap: of bidirectional Monte Carlo on simulated examples; decoder gradients and "
-    "seconds are those of the cell's own training, without that of the cell it starts from. A "
-    "claim is compared on the same examples, and decided by two standard errors."
+    "over examples; where not all are annealed at length, it is the mean of a short run on all, "
+    "corrected by the mean difference to the long run on some of them. gap: of bidirectional Monte "
+    "Carlo on simulated examples. Decoder gradients and seconds are those of the cell's own "
+    "training, without that of the cell it starts from. A claim is compared on the same examples, "
+    "and decided by two standard errors."
 )
 
 # Standard errors of a paired difference that make a claim one that holds, or one that does not.

@@ -31,7 +31,7 @@ from aisle.types import Model, PRNGKey, Proposal
 _ACTIVE = 0.01
 
 # What a later call may change and still go on with the same tiles.
-_MAY_CHANGE = ("bdmc_examples", "tolerance", "max_seconds", "importance_samples")
+_MAY_CHANGE = ("bdmc_examples", "tolerance", "max_seconds", "importance_samples", "about")
 
 # What the keys of a round are for.
 _PILOT, _FORWARD, _BDMC, _IMPORTANCE = range(4)
@@ -58,6 +58,7 @@ def log_likelihood(
     indices: np.ndarray | None = None,
     seed: int = 0,
     out: str | Path | None = None,
+    about: Mapping[str, Any] | None = None,
     memory_mb: int = 512,
     show_progress: bool = True,
     report: Callable[[Round], None] | None = None,
@@ -92,6 +93,7 @@ def log_likelihood(
         seed: of all draws.
         out: folder for the results. Tiles are kept there, and an evaluation that was killed goes
             on where it was, with the same figures in the end.
+        about: what to write beside the figures, such as where model and data come from.
         memory_mb: megabytes that the temporary arrays of a tile may take on a device.
         show_progress: whether to show a progress bar on standard error.
         report: called with each round when it is complete.

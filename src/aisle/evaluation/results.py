@@ -89,6 +89,8 @@ class LogLikelihood(NamedTuple):
         is_tolerance_reached: or None if none was asked for.
         is_complete: whether all examples, simulated ones too, were done before the time was up.
         settings: everything that the figures depend on.
+        whole_split: mean over all examples of the data, estimated with a short run on all of them;
+            or None if not asked for.
     """
 
     indices: np.ndarray
@@ -105,6 +107,7 @@ class LogLikelihood(NamedTuple):
     is_tolerance_reached: bool | None
     is_complete: bool
     settings: Mapping[str, Any]
+    whole_split: Mean | None = None
 
     @property
     def estimate(self) -> Mean:
@@ -138,6 +141,7 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
     content = {
         "what": "stochastic lower bound of log p(x) in nats, by annealed importance sampling",
         "log_likelihood": result.estimate._asdict(),
+        "whole_split": None if result.whole_split is None else result.whole_split._asdict(),
         "bdmc": _bidirectional(last.bdmc),
         "num_temperatures": result.num_temperatures,
         "num_chains": result.num_chains,

@@ -52,8 +52,10 @@ class Budget(NamedTuple):
     data: str | None = None
 
 
-def _annealing(num_examples: int = 1000, **sampler: Any) -> EvaluateConfig:
-    return EvaluateConfig(num_examples=num_examples, sampler=SamplerOptions(**sampler))
+def _annealing(num_examples: int, whole_split: int = 0, **sampler: Any) -> EvaluateConfig:
+    return EvaluateConfig(
+        num_examples=num_examples, whole_split=whole_split, sampler=SamplerOptions(**sampler)
+    )
 
 
 def _muon(rate: float) -> OptimizerOptions:
@@ -64,7 +66,7 @@ BUDGETS = {
     "smoke": Budget(
         epochs=dict.fromkeys(DATA, 1),
         evaluation=dict.fromkeys(
-            DATA, _annealing(20, num_chains=2, num_temperatures=10, bdmc_examples=8)
+            DATA, _annealing(20, 5, num_chains=2, num_temperatures=10, bdmc_examples=8)
         ),
         start_epochs=dict.fromkeys(DATA, 1),
         few={"mnist": {"ais-T5-K50": Few("ais-T5-K5", 1)}},
@@ -78,8 +80,8 @@ BUDGETS = {
         epochs={"mnist": 22, "omniglot": 53},
         # Chosen for a gap below 0.2.
         evaluation={
-            "mnist": _annealing(num_chains=8, num_temperatures=500),
-            "omniglot": _annealing(num_chains=8, num_temperatures=1000),
+            "mnist": _annealing(1000, 30, num_chains=8, num_temperatures=500),
+            "omniglot": _annealing(1000, 30, num_chains=8, num_temperatures=1000),
         },
         start_epochs={"mnist": 40, "omniglot": 80},
         few={

@@ -49,6 +49,7 @@ class Row(NamedTuple):
     """What a table says of a cell; costs are those of the cell, without its start's.
 
     Attributes:
+        log_likelihood: of the whole split if it was asked for, else of the evaluated examples.
         difference: of the log-likelihood to the paper's figure.
         seconds: of training, as the clock went.
         command: that trains the same.
@@ -151,6 +152,7 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
     """Put together what the table shows of a cell."""
     assert found.bdmc is not None
     last, method = read_metrics(run.path)[-1], run.config.method
+    estimate = found.whole_split or found.estimate
     has_chains = method.method in ("mh-hmc", "ais")
     return Row(
         cell.name,
@@ -164,10 +166,10 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
         run.update,
         last["decoder_gradients"],
         last["seconds"],
-        found.estimate,
+        estimate,
         found.bdmc.gap,
         cell.paper,
-        None if cell.paper is None else found.estimate.mean - cell.paper,
+        None if cell.paper is None else estimate.mean - cell.paper,
         found.seconds,
         run.config.run.seed,
         cell.note,

@@ -2,9 +2,10 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,14 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from aisle import processes
 from aisle.annealing import presets
 from aisle.data import Dataset, Split, check_values, load
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
+from aisle.evaluation.results import save
 from aisle.experiments.options import EvaluateConfig
 from aisle.experiments.training import Run, open_run
 from aisle.learning.observations import observe_all
+from aisle.statistics import Mean, double_sampled
+
+# Chains of the short run on a whole split.
+_SHORT_CHAINS = 2
 
 
 def evaluate(
@@ -33,27 +40,79 @@ def evaluate(
     """Evaluate a run's newest checkpoint; return what was found and the folder that has it."""
     run = open_run(path)
     check_weights(run)
+    if config.whole_split < 0 or config.whole_split == 1:
+        raise InputError(f"whole_split is {config.whole_split}: it must be 0, or at least 2")
     dataset = dataset_of(run, config)
     split, other = dataset.test, dataset.train
     if config.split == "train":
         split, other = other, split
-    binarize = run.config.observations.binarize
     for part in (split, other):
-        check_values(part, binarize, dataset.source)
-    indices = spread(len(split), config.num_examples)
+        check_values(part, run.config.observations.binarize, dataset.source)
+    task = _Task(run, config, split, other, time.perf_counter(), show_progress)
     folder = out or path / "evaluations" / folder_name(config, run.update)
-    result = log_likelihood(
-        run.model,
-        run.proposal if config.start == "encoder" else None,
-        observations(split, indices, binarize),
-        pilot_x=observations(other, spread(len(other), NUM_EXAMPLES), binarize),
-        indices=indices,
-        **dataclasses.asdict(_complete(config).sampler),
-        out=folder,
-        show_progress=show_progress,
-        report=report,
-    )
+    result = task.anneal(spread(len(split), config.num_examples), {}, folder, report)
+    if config.whole_split and len(result.indices) < len(split):
+        result = result._replace(whole_split=_over_all(task, result, folder))
+        processes.first_does(lambda: save(result, folder))
     return result, folder
+
+
+class _Task(NamedTuple):
+    """What the long and the short run of an evaluation share."""
+
+    run: Run
+    config: EvaluateConfig
+    split: Split
+    other: Split
+    began: float
+    show_progress: bool
+
+    def anneal(
+        self,
+        indices: np.ndarray,
+        changes: Mapping[str, Any],
+        folder: Path,
+        report: Callable[[Round], None] | None,
+    ) -> LogLikelihood:
+        """Anneal some examples of the split, with changes to the sampler's options."""
+        run, config = self.run, self.config
+        binarize = run.config.observations.binarize
+        return log_likelihood(
+            run.model,
+            run.proposal if config.start == "encoder" else None,
+            observations(self.split, indices, binarize),
+            pilot_x=observations(self.other, spread(len(self.other), NUM_EXAMPLES), binarize),
+            indices=indices,
+            **{**dataclasses.asdict(_complete(config).sampler), **changes},
+            about={"update": run.update, **_asked(config)},
+            out=folder,
+            show_progress=self.show_progress,
+            report=report,
+        )
+
+
+def _over_all(task: _Task, long_run: LogLikelihood, folder: Path) -> Mean | None:
+    """Estimate the mean over the whole split, if the time suffices for the short run on it."""
+    num_temperatures, budget = task.config.whole_split, task.config.sampler.max_seconds
+    changes = {
+        "num_chains": _SHORT_CHAINS,
+        "num_temperatures": num_temperatures,
+        "bdmc_examples": 0,
+        "tolerance": None,
+        "max_seconds": budget and max(1e-3, budget - (time.perf_counter() - task.began)),
+        "importance_samples": 0,
+    }
+    everything = np.arange(len(task.split))
+    short_run = task.anneal(everything, changes, folder / f"whole-split-T{num_temperatures}", None)
+    if not short_run.is_complete:
+        return None
+    return double_sampled(long_run.log_p, long_run.indices, short_run.log_p)
+
+
+def _asked(config: EvaluateConfig) -> dict[str, Any]:
+    """Return what was asked for, but for the sampler, as plain values."""
+    plain = {k: v for k, v in dataclasses.asdict(config).items() if k != "sampler"}
+    return plain | {"data_dir": None if config.data_dir is None else str(config.data_dir)}
 
 
 def _complete(config: EvaluateConfig) -> EvaluateConfig:

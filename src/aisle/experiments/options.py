@@ -236,6 +236,11 @@ class EvaluateConfig:
     num_examples: int = 1000
     """How many, spread evenly over the split."""
 
+    whole_split: Annotated[int, arg(metavar="T")] = 0
+    """Also estimate the mean over the whole split: anneal all of its examples over so few
+    temperatures, and correct by the mean difference to the long run on the examples above; 0 for
+    not."""
+
     start: Literal["encoder", "prior"] = "encoder"
     """Where the chains start."""
 

@@ -169,6 +169,7 @@ def _found(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LogL
         is_tolerance_reached=content["is_tolerance_reached"],
         is_complete=content["is_complete"],
         settings=content["settings"],
+        whole_split=None if content["whole_split"] is None else _mean(content["whole_split"]),
     )
 
 
