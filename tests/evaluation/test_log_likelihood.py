@@ -16,6 +16,7 @@ from jaxtyping import Array
 from aisle import anneal, log_likelihood
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, work
+from aisle.evaluation.folders import claim
 from aisle.evaluation.results import as_json
 from aisle.models import DiagonalNormal, LinearGaussian, one_layer, two_layer
 from aisle.models.joint import log_joint
@@ -583,7 +584,7 @@ def test_a_file_in_the_way_of_the_folder(tmp_path):
 
 def test_a_process_killed_before_it_wrote_anything(tmp_path):
     (tmp_path / ".settings.json.4242.partial").write_text("{")
-    module.claim(tmp_path, {"seed": 1})
+    claim(tmp_path, {"seed": 1})
     assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 1}
 
 

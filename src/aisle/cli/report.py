@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check_rules
-from aisle.experiments.options import EvaluateConfig, SamplerOptions, TrainConfig
+from aisle.experiments.options import EvaluateConfig, SamplerOptions
 
 if TYPE_CHECKING:
     from aisle.data import Dataset
@@ -138,23 +138,7 @@ def _train_command(run: "Run") -> str:
     """Return the command that trains the same, into the same folder."""
     from aisle.experiments.cells import command
 
-    words = command(_quoted(run.config))
-    return f"{words} --out {shlex.quote(str(run.path))}"
-
-
-def _quoted(config: TrainConfig) -> TrainConfig:
-    """Make what may hold spaces a word of a command."""
-
-    def quoted(path: Path | None) -> Path | None:
-        return None if path is None else Path(shlex.quote(str(path)))
-
-    model, seen = config.model, config.observations
-    return dataclasses.replace(
-        config,
-        data=shlex.quote(config.data),
-        model=dataclasses.replace(model, init_from=quoted(model.init_from)),
-        observations=dataclasses.replace(seen, data_dir=quoted(seen.data_dir)),
-    )
+    return f"{command(run.config)} --out {shlex.quote(str(run.path))}"
 
 
 def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
@@ -174,10 +158,8 @@ def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
 
 def _evaluate_command(path: Path, config: EvaluateConfig) -> str:
     """Return the `aisle evaluate` command of a configuration: what differs from the defaults."""
+    from aisle.experiments.cells import flags
+
     usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
-    for group, default in ((config, usual), (config.sampler, usual.sampler)):
-        for field in dataclasses.fields(group):
-            value = getattr(group, field.name)
-            if field.name != "sampler" and value != getattr(default, field.name):
-                words.append(f"--{field.name.replace('_', '-')} {shlex.quote(str(value))}")
+    words += [*flags(config, usual), *flags(config.sampler, usual.sampler)]
     return " ".join(words)

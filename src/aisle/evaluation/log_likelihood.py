@@ -1,7 +1,6 @@
 """log p(x) by annealed importance sampling, with bidirectional Monte Carlo as its certificate."""
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +17,10 @@ from scipy.special import logsumexp
 from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, presets, schedules
 from aisle.annealing.kernel import gradients_per_chain
-from aisle.data.files import replacing
-from aisle.errors import InputError, check_rules
+from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
+from aisle.evaluation.arguments import check_arguments, check_observations
+from aisle.evaluation.folders import claim
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
@@ -105,7 +105,7 @@ def log_likelihood(
     proposal = PriorProposal(model) if proposal is None else proposal
     has_scale = presets.has_scale(proposal, jax.tree.map(lambda a: jnp.asarray(a[0]), x))
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
-    _check_arguments(given)
+    check_arguments(given)
     if given["precondition"] and not has_scale:
         raise InputError(
             f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
@@ -123,69 +123,6 @@ def log_likelihood(
     if folder is not None:
         processes.first_does(lambda: save(result, folder))
     return result
-
-
-def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
-    """Refuse observations that cannot be evaluated; return their numbers."""
-    shapes = [np.shape(a) for a in jax.tree.leaves(x)]
-    if not shapes or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
-        raise InputError(
-            f"the observations have the shapes {shapes}: give arrays with examples along the "
-            "first axis, as many in each"
-        )
-    if not shapes[0][0]:
-        raise InputError("there are no observations: give at least 1 example")
-    for leaf in jax.tree.leaves(x):
-        values = np.asarray(leaf)
-        if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0][0])
-            raise InputError(
-                f"example {row} has a value that is not finite: every value must be a finite "
-                "number; remove or repair such examples"
-            )
-    numbers = np.arange(shapes[0][0]) if indices is None else np.asarray(indices)
-    if numbers.shape != shapes[0][:1] or len(np.unique(numbers)) != len(numbers):
-        raise InputError(
-            f"{len(np.unique(numbers))} different indices for {shapes[0][0]} examples: give each "
-            "example a number of its own"
-        )
-    # The draws derive from 32 bits of a number.
-    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= 2**31:
-        raise InputError(
-            f"indices has values of type {numbers.dtype} from {numbers.min()} to {numbers.max()}: "
-            f"give whole numbers from 0 to {2**31 - 1}"
-        )
-    return numbers
-
-
-def claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Make a folder that of an evaluation, or see that it is the one of the same settings."""
-    file = folder / "settings.json"
-    content = json.dumps(settings, indent=1) + "\n"
-    try:
-        if file.exists():
-            _compare(folder, json.loads(file.read_text()), json.loads(content))
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        # What a process that was killed right here has left is not somebody else's.
-        if any(not path.match(f".{file.name}.*.partial") for path in folder.iterdir()):
-            raise InputError(f"{folder} holds other files: choose another --out")
-        with replacing(file) as part:
-            part.write_text(content)
-    except OSError as error:
-        raise InputError(
-            f"cannot write into {folder} ({error.strerror}): choose another --out"
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
-
-
-def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    names = sorted(n for n in wanted.keys() | stored.keys() if stored.get(n) != wanted.get(n))
-    if names:
-        raise InputError(
-            f"{folder} is an evaluation with other {', '.join(names)}: choose another --out"
-        )
 
 
 class _Plan(NamedTuple):
@@ -438,32 +375,3 @@ def _digest(tree: PyTree) -> str:
             state.update(f"{values.dtype}{values.shape}".encode())
             state.update(np.ascontiguousarray(values).tobytes())
     return state.hexdigest()[:16]
-
-
-def _check_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
-    tolerance, budget = given["tolerance"], given["max_seconds"]
-    rules = {
-        "num_chains": (given["num_chains"] >= 1, "at least 1"),
-        "num_temperatures": (given["num_temperatures"] >= 2, "at least 2"),
-        "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
-        "schedule": (given["schedule"] in _SCHEDULES, f"one of {', '.join(_SCHEDULES)}"),
-        "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
-        "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
-        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
-        "bdmc_examples": (given["bdmc_examples"] >= 0, "0 or more"),
-        "tolerance": (tolerance is None or 0 < tolerance < math.inf, "finite and positive"),
-        "max_seconds": (budget is None or 0 < budget < math.inf, "finite and positive"),
-        "importance_samples": (given["importance_samples"] >= 0, "0 or more"),
-        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
-        "memory_mb": (given["memory_mb"] >= 1, "at least 1"),
-    }
-    check_rules(given, rules)
-    if tolerance is not None and not given["bdmc_examples"]:
-        raise InputError(
-            "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"
-        )
-
-
-# Those that reach every temperature: `immediate` does not anneal.
-_SCHEDULES = ("sigmoid", "linear", "geometric")

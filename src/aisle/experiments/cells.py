@@ -6,6 +6,7 @@ command again and again until it is whole.
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,19 +185,19 @@ def difference(first: Finished, second: Finished) -> Mean:
 
 def command(config: TrainConfig, start: str | None = None) -> str:
     """Return the `aisle train` command of a configuration: what differs from the defaults."""
-    usual, words = TrainConfig(config.data), ["aisle train", config.data]
+    usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
     words += [f"--epochs {config.num_epochs}"]
     for group in ("method", "model", "observations", "optimizer", "run"):
-        words += _flags(getattr(config, group), getattr(usual, group))
-    return " ".join([*words, *([f"--init-from {start}"] if start else [])])
+        words += flags(getattr(config, group), getattr(usual, group))
+    return " ".join([*words, *([f"--init-from {shlex.quote(start)}"] if start else [])])
 
 
-def _flags(options: Any, usual: Any) -> Iterator[str]:
+def flags(options: Any, usual: Any) -> Iterator[str]:
+    """Return the flags of what differs from the usual options, other than groups of options."""
     for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value != getattr(usual, field.name):
-            flag = field.name.replace("_", "-")
-            yield f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}"
+        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value != getattr(usual, field.name) and not dataclasses.is_dataclass(value):
+            yield flag if isinstance(value, bool) else f"{flag} {shlex.quote(str(value))}"
 
 
 def _settings(cell: Cell, out: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from aisle.data.files import remove_leftovers, replacing
 from aisle.errors import InputError, check_rules
 from aisle.evaluation import parts, pilot
 from aisle.evaluation.bias import compare, squared_norm
+from aisle.evaluation.folders import claim
 from aisle.evaluation.gradients import (
     Averages,
     Examples,
@@ -50,7 +51,6 @@ from aisle.evaluation.gradients import (
     make_program,
     walk_gradients,
 )
-from aisle.evaluation.log_likelihood import claim
 from aisle.experiments import evaluating
 from aisle.experiments.gradient_table import (
     ESTIMATORS,

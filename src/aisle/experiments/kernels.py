@@ -33,7 +33,7 @@ from aisle.data import check_values
 from aisle.data.files import remove_leftovers
 from aisle.errors import check_rules
 from aisle.evaluation import LogLikelihood, log_likelihood, parts, runs
-from aisle.evaluation.log_likelihood import claim
+from aisle.evaluation.folders import claim
 from aisle.evaluation.pilot import NUM_EXAMPLES, NUM_ROUNDS
 from aisle.evaluation.work import Job, Limits, preferred_examples, walk
 from aisle.experiments import evaluating
