@@ -182,6 +182,7 @@ def test_recipes_differ_from_the_usual_one_as_their_names_say():
 
     assert differs("high-rate") == {"learning_rate": 2 * usual.learning_rate}
     assert differs("low-rate") == {"learning_rate": usual.learning_rate / 2}
+    assert differs("lower-rate") == {"learning_rate": usual.learning_rate / 4}
     assert differs("adam") == {"optimizer": "adam", "learning_rate": None}
     assert differs("averaged") == {"lr_schedule": "constant", "ema": 0.999}
     assert differs("small-batch") == {"batch_size": 64}

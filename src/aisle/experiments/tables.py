@@ -162,6 +162,7 @@ _TRIALS = [
     _Trial("tuned", _TUNED, 0.76, "flow"),
     _Trial("high-rate", _TUNED, rate=2.0),
     _Trial("low-rate", _TUNED, rate=0.5),
+    _Trial("lower-rate", _TUNED, rate=0.25),
     _Trial("adam", _TUNED, optimizer={"optimizer": "adam", "learning_rate": None}),
     _Trial("averaged", _TUNED, optimizer={"lr_schedule": "constant", "ema": 0.999}),
     _Trial("small-batch", _TUNED, 0.8, optimizer={"batch_size": 64}),
