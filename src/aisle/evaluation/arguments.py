@@ -1,0 +1,72 @@
+"""What can be evaluated, and what is refused with its reason."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from aisle.errors import InputError, check_rules
+
+# Those that reach every temperature: `immediate` does not anneal.
+_SCHEDULES = ("sigmoid", "linear", "geometric")
+
+
+def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
+    """Refuse observations that cannot be evaluated; return their numbers."""
+    shapes = [np.shape(a) for a in jax.tree.leaves(x)]
+    if not shapes or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
+        raise InputError(
+            f"the observations have the shapes {shapes}: give arrays with examples along the "
+            "first axis, as many in each"
+        )
+    if not shapes[0][0]:
+        raise InputError("there are no observations: give at least 1 example")
+    for leaf in jax.tree.leaves(x):
+        values = np.asarray(leaf)
+        if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
+            row = int(np.argwhere(~np.isfinite(values))[0][0])
+            raise InputError(
+                f"example {row} has a value that is not finite: every value must be a finite "
+                "number; remove or repair such examples"
+            )
+    numbers = np.arange(shapes[0][0]) if indices is None else np.asarray(indices)
+    if numbers.shape != shapes[0][:1] or len(np.unique(numbers)) != len(numbers):
+        raise InputError(
+            f"{len(np.unique(numbers))} different indices for {shapes[0][0]} examples: give each "
+            "example a number of its own"
+        )
+    # The draws derive from 32 bits of a number.
+    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= 2**31:
+        raise InputError(
+            f"indices has values of type {numbers.dtype} from {numbers.min()} to {numbers.max()}: "
+            f"give whole numbers from 0 to {2**31 - 1}"
+        )
+    return numbers
+
+
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
+    tolerance, budget = given["tolerance"], given["max_seconds"]
+    rules = {
+        "num_chains": (given["num_chains"] >= 1, "at least 1"),
+        "num_temperatures": (given["num_temperatures"] >= 2, "at least 2"),
+        "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
+        "schedule": (given["schedule"] in _SCHEDULES, f"one of {', '.join(_SCHEDULES)}"),
+        "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
+        "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
+        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
+        "bdmc_examples": (given["bdmc_examples"] >= 0, "0 or more"),
+        "tolerance": (tolerance is None or 0 < tolerance < math.inf, "finite and positive"),
+        "max_seconds": (budget is None or 0 < budget < math.inf, "finite and positive"),
+        "importance_samples": (given["importance_samples"] >= 0, "0 or more"),
+        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
+        "memory_mb": (given["memory_mb"] >= 1, "at least 1"),
+    }
+    check_rules(given, rules)
+    if tolerance is not None and not given["bdmc_examples"]:
+        raise InputError(
+            "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"
+        )

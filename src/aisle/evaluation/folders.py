@@ -1,0 +1,39 @@
+"""Folders that belong to one evaluation, so that no two mix their figures."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aisle.data.files import replacing
+from aisle.errors import InputError
+
+
+def claim(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Make a folder that of an evaluation, or see that it is the one of the same settings."""
+    file = folder / "settings.json"
+    content = json.dumps(settings, indent=1) + "\n"
+    try:
+        if file.exists():
+            _compare(folder, json.loads(file.read_text()), json.loads(content))
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        # What a process that was killed right here has left is not somebody else's.
+        if any(not path.match(f".{file.name}.*.partial") for path in folder.iterdir()):
+            raise InputError(f"{folder} holds other files: choose another --out")
+        with replacing(file) as part:
+            part.write_text(content)
+    except OSError as error:
+        raise InputError(
+            f"cannot write into {folder} ({error.strerror}): choose another --out"
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
+
+
+def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    names = sorted(n for n in wanted.keys() | stored.keys() if stored.get(n) != wanted.get(n))
+    if names:
+        raise InputError(
+            f"{folder} is an evaluation with other {', '.join(names)}: choose another --out"
+        )
