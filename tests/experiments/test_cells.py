@@ -172,24 +172,29 @@ def test_cells_of_the_cpu_budget_make_ten_thousand_updates(name):
 
 def test_recipes_differ_from_the_usual_one_as_their_names_say():
     found = {cell.name: cell for cell in tables.named("recipes", "cpu", 0).cells}
-    usual = found["mnist-recipe-tuned"].config.optimizer
+    usual = found["mnist-short-recipe-tuned"].config.optimizer
     assert usual == tables.BUDGETS["cpu"].optimizer
 
     def differs(trial):
-        own = found[f"mnist-recipe-{trial}"].config.optimizer
+        own = found[f"mnist-short-recipe-{trial}"].config.optimizer
         changed = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
         return {k: v for k, v in changed.items() if v != getattr(usual, k)}
 
-    assert differs("high-rate") == {"learning_rate": 2 * usual.learning_rate}
-    assert differs("low-rate") == {"learning_rate": usual.learning_rate / 2}
-    assert differs("lower-rate") == {"learning_rate": usual.learning_rate / 4}
+    for factor in (0.5, 2, 4):
+        assert differs(f"rate-x{factor}") == {"learning_rate": factor * usual.learning_rate}
     assert differs("adam") == {"optimizer": "adam", "learning_rate": None}
     assert differs("averaged") == {"lr_schedule": "constant", "ema": 0.999}
     assert differs("small-batch") == {"batch_size": 64}
     # With half of the examples in a batch, 18 of 22 epochs are more updates.
-    assert found["mnist-recipe-small-batch"].note == ""
-    assert found["mnist-recipe-growing-T"].start == "mnist-recipe-T5"
-    assert found["mnist-long-start"].config.num_epochs == 120
+    assert found["mnist-short-recipe-small-batch"].note == ""
+    assert found["mnist-short-recipe-growing-T"].start == "mnist-short-recipe-T5"
+    starts = {name: c.config.num_epochs for name, c in found.items() if name.endswith("-start")}
+    assert starts == {
+        "mnist-start": 120,
+        "mnist-short-start": 40,
+        "mnist-full-start": 18,
+        "mnist-flow-start": 30,
+    }
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])

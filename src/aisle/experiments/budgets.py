@@ -83,7 +83,7 @@ BUDGETS = {
             "mnist": _annealing(1000, 30, num_chains=8, num_temperatures=500),
             "omniglot": _annealing(1000, 30, num_chains=8, num_temperatures=1000),
         },
-        start_epochs={"mnist": 40, "omniglot": 80},
+        start_epochs={"mnist": 120, "omniglot": 80},
         few={
             "mnist": {"ais-T5-K50": Few("ais-T5-K5", 2), "ais-T11-K50": Few("ais-T11-K5", 1)},
             "omniglot": {
@@ -92,11 +92,9 @@ BUDGETS = {
                 "dreg-K275": Few("dreg-K55", 12),
             },
         },
-        few_rate=0.005,
-        start_optimizer=OptimizerOptions(
-            optimizer="muon", learning_rate=0.02, lr_schedule="cosine"
-        ),
-        optimizer=OptimizerOptions(optimizer="muon", learning_rate=0.015, lr_schedule="cosine"),
+        few_rate=0.0025,
+        start_optimizer=_muon(0.02),
+        optimizer=_muon(0.0075),
     ),
     "paper": Budget(
         epochs=dict.fromkeys(DATA, 3280),
