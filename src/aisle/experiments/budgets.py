@@ -83,7 +83,7 @@ BUDGETS = {
             "mnist": _annealing(1000, 30, num_chains=8, num_temperatures=500),
             "omniglot": _annealing(1000, 30, num_chains=8, num_temperatures=1000),
         },
-        start_epochs={"mnist": 120, "omniglot": 80},
+        start_epochs={"mnist": 120, "omniglot": 240},
         few={
             "mnist": {"ais-T5-K50": Few("ais-T5-K5", 2), "ais-T11-K50": Few("ais-T11-K5", 1)},
             "omniglot": {
