@@ -192,7 +192,7 @@ def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
         assert "0.12 +- 0.06" in text
         assert "+0.90" in text
     assert "| mnist: K = 5 helps DReG over K = 1 | 1.50 +- 0.29 | holds |" in page
-    assert "| mnist: K = 50 helps DReG over K = 5 | -0.03 +- 0.03 | undecided |" in page
+    assert "K = 50 helps DReG over K = 5 | -0.03 +- 0.03 | undecided: the gap is larger |" in page
     figures = json.loads((tmp_path / "table1.json").read_text())
     assert figures["rows"] == [cells.as_plain(row) | means(row) for row in ROWS.values()]
     assert figures["claims"][0]["verdict"] == "holds"
@@ -211,6 +211,14 @@ def test_a_claim_that_does_not_hold(capsys, monkeypatch, quick_cells, tmp_path):
     run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-K[15]")
     page = (tmp_path / "table1.md").read_text()
     assert "| mnist: K = 5 helps DReG over K = 1 | -1.50 +- 0.29 | does not hold |" in page
+
+
+def test_a_gap_that_is_larger_than_the_difference(capsys, monkeypatch, quick_cells, tmp_path):
+    loose = ROWS["mnist-dreg-K1"]._replace(gap=Mean(1.75, 0.25, 100))
+    monkeypatch.setitem(ROWS, "mnist-dreg-K1", loose)
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-K[15]")
+    page = (tmp_path / "table1.md").read_text()
+    assert "K = 5 helps DReG over K = 1 | 1.50 +- 0.29 | undecided: the gap is larger |" in page
 
 
 def test_a_cell_brings_all_that_it_starts_from(capsys, quick_cells, monkeypatch, tmp_path):

@@ -30,6 +30,8 @@ _COLUMNS: Columns = {
     "seconds": "right",
     "log p(x)": "right",
     "gap": "right",
+    "ELBO": "right",
+    "active": "right",
     "paper": "right",
     "difference": "right",
     "seed": "right",
@@ -49,9 +51,10 @@ _ABOUT = (
     "log p(x): mean test log-likelihood in nats, a stochastic lower bound, with its standard error "
     "over examples; where not all are annealed at length, it is the mean of a short run on all, "
     "corrected by the mean difference to the long run on some of them. gap: of bidirectional Monte "
-    "Carlo on simulated examples. Decoder gradients and seconds are those of the cell's own "
-    "training, without that of the cell it starts from. A claim is compared on the same examples, "
-    "and decided by two standard errors."
+    "Carlo on simulated examples. ELBO and active: evidence lower bound, and latents that the "
+    "encoder uses, on the examples of the long run. Decoder gradients and seconds are those of the "
+    "cell's own training, without that of the cell it starts from. A claim is compared on the same "
+    "examples, and decided by two standard errors, unless the gap is larger than the difference."
 )
 
 # Standard errors of a paired difference that make a claim one that holds, or one that does not.
@@ -149,6 +152,8 @@ def _texts(row: "Row") -> list[str]:
         f"{row.seconds:.0f}",
         with_error(row.log_likelihood),
         with_error(row.gap),
+        "" if row.elbo is None else f"{row.elbo.mean:.1f}",
+        "" if row.active_units is None else str(row.active_units),
         "" if row.paper is None else f"{row.paper:.2f}",
         "" if row.difference is None else f"{row.difference:+.2f}",
         str(row.seed),
@@ -166,6 +171,10 @@ def _claims(spec: "TableSpec", done: dict[str, "Finished"]) -> list[list[str]]:
             gain = difference(done[claim.better], done[claim.worse])
             z = gain.mean / gain.standard_error
             verdict = "holds" if z > _CLEAR else "does not hold" if z < -_CLEAR else "undecided"
+            # Bounds that may be off by more than they differ decide nothing.
+            gap = max(done[name].row.gap.mean for name in (claim.better, claim.worse))
+            if gap > abs(gain.mean):
+                verdict = "undecided: the gap is larger"
             lines.append([claim.text, with_error(gain), verdict])
     return lines
 

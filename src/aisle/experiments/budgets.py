@@ -54,7 +54,9 @@ class Budget(NamedTuple):
 
 def _annealing(num_examples: int, whole_split: int = 0, **sampler: Any) -> EvaluateConfig:
     return EvaluateConfig(
-        num_examples=num_examples, whole_split=whole_split, sampler=SamplerOptions(**sampler)
+        num_examples=num_examples,
+        whole_split=whole_split,
+        sampler=SamplerOptions(importance_samples=100, **sampler),
     )
 
 

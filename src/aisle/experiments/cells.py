@@ -54,6 +54,8 @@ class Row(NamedTuple):
         difference: of the log-likelihood to the paper's figure.
         seconds: of training, as the clock went.
         command: that trains the same.
+        elbo: evidence lower bound of the evaluated examples, or None if not asked for.
+        active_units: latents that the encoder uses, likewise.
     """
 
     cell: str
@@ -75,6 +77,8 @@ class Row(NamedTuple):
     seed: int
     note: str
     command: str
+    elbo: Mean | None = None
+    active_units: int | None = None
 
 
 class Finished(NamedTuple):
@@ -132,14 +136,12 @@ def finished(cell: Cell, out: Path) -> Finished | None:
 
 def as_plain(row: Row) -> dict[str, Any]:
     """Return a row as plain values."""
-    means = {name: getattr(row, name)._asdict() for name in ("log_likelihood", "gap")}
-    return row._asdict() | means
+    return {k: v._asdict() if isinstance(v, Mean) else v for k, v in row._asdict().items()}
 
 
 def from_plain(values: dict[str, Any]) -> Row:
     """Return the row that `as_plain` was given."""
-    means: dict[str, Any] = {n: Mean(**values[n]) for n in ("log_likelihood", "gap")}
-    return Row(**values | means)
+    return Row(**{k: Mean(**v) if isinstance(v, dict) else v for k, v in values.items()})
 
 
 def planned(cell: Cell, out: Path) -> TrainConfig:
@@ -153,7 +155,7 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
     """Put together what the table shows of a cell."""
     assert found.bdmc is not None
     last, method = read_metrics(run.path)[-1], run.config.method
-    estimate = found.whole_split or found.estimate
+    estimate, importance = found.whole_split or found.estimate, found.importance
     has_chains = method.method in ("mh-hmc", "ais")
     return Row(
         cell.name,
@@ -175,6 +177,8 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
         run.config.run.seed,
         cell.note,
         command(cell.config, cell.start),
+        importance and importance.elbo,
+        importance and importance.active_units,
     )
 
 
