@@ -141,7 +141,8 @@ def as_plain(row: Row) -> dict[str, Any]:
 
 def from_plain(values: dict[str, Any]) -> Row:
     """Return the row that `as_plain` was given."""
-    return Row(**{k: Mean(**v) if isinstance(v, dict) else v for k, v in values.items()})
+    means: dict[str, Any] = {k: Mean(**v) for k, v in values.items() if isinstance(v, dict)}
+    return Row(**values | means)
 
 
 def planned(cell: Cell, out: Path) -> TrainConfig:
