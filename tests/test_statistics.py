@@ -39,3 +39,11 @@ def test_the_error_of_double_sampling_is_that_of_repeated_studies():
     assert abs(means.mean() - 3.0) < 4 * error / np.sqrt(2000)
     # The standard deviation of 2,000 normal values is known to 1.6 %.
     np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), error, rtol=4 * 0.016)
+
+
+def test_double_sampling_of_little_has_no_error_to_show():
+    alone = double_sampled(np.array([2.0]), np.array([1]), np.array([0.0, 1.0]))
+    assert alone.mean == 1.5
+    assert np.isnan(alone.standard_error)
+    impossible = double_sampled(np.array([2.0, -np.inf]), np.arange(2), np.array([0.0, -np.inf]))
+    assert np.isnan(impossible.standard_error)

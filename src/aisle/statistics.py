@@ -34,8 +34,11 @@ def double_sampled(wanted: np.ndarray, chosen: np.ndarray, cheap: np.ndarray) ->
         chosen: their places among all.
         cheap: the cheap figure of all examples.
     """
-    number, difference = len(cheap), np.asarray(wanted, np.float64) - cheap[chosen]
+    wanted, number = np.asarray(wanted, np.float64), len(cheap)
+    with np.errstate(invalid="ignore"):
+        correction = summarise(wanted - cheap[chosen])
     # The error of all examples as a sample of the world, and that of the correction.
-    variance = np.var(wanted, ddof=1) / number
-    variance += np.var(difference, ddof=1) * (1 / len(chosen) - 1 / number)
-    return Mean(float(np.mean(cheap) + difference.mean()), float(np.sqrt(variance)), number)
+    unseen = 1 - len(wanted) / number
+    spread = summarise(wanted).standard_error ** 2 * len(wanted) / number
+    error = np.sqrt(spread + unseen * correction.standard_error**2)
+    return Mean(float(np.mean(cheap)) + correction.mean, float(error), number)
