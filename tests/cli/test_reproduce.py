@@ -183,7 +183,7 @@ def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
     options = ("--out", tmp_path, "--cells", "mnist-dreg-K1", "mnist-dreg-K5*")
     code, printed, _ = run(capsys, "reproduce", "table1", *options)
     assert code == 0
-    assert quick_cells == ([*ROWS], ["mnist-start"])
+    assert quick_cells == ([*ROWS], ["mnist-start", "mnist-annealed-start"])
     names = ["table1.csv", "table1.json", "table1.md"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     page = (tmp_path / "table1.md").read_text()
@@ -227,7 +227,10 @@ def test_a_cell_brings_all_that_it_starts_from(capsys, quick_cells, monkeypatch,
     for name in ("mnist-ais-T5-K5", "mnist-ais-T5-K50"):
         monkeypatch.setitem(GAINS, name, [0, 0, 0])
     run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-ais-T5-K50")
-    assert quick_cells == (["mnist-ais-T5-K5", "mnist-ais-T5-K50"], ["mnist-start"])
+    assert quick_cells == (
+        ["mnist-ais-T5-K5", "mnist-ais-T5-K50"],
+        ["mnist-start", "mnist-annealed-start"],
+    )
 
 
 def test_cells_that_do_not_exist(capsys, tmp_path):

@@ -64,7 +64,7 @@ def table1(budget: Budget, seed: int) -> TableSpec:
     cells, claims = [], []
     for data in ("mnist", "omniglot"):
         make = _Maker(data, budget, seed)
-        cells += [*make.start(), *(make.dreg(K) for K in (1, 5, 50))]
+        cells += [*make.starts(), *(make.dreg(K) for K in (1, 5, 50))]
         cells += [make.chains("ais", K, T) for K in (1, 5, 50) for T in (5, 11)]
         claims += _claims_by_size(data)
     return TableSpec("Table 1: DReG and AIS by K and T", cells, claims)
@@ -79,7 +79,7 @@ def table2(budget: Budget, seed: int) -> TableSpec:
     make = _Maker("omniglot", budget, seed)
     epochs = max(1, round(_SAME_TIME * budget.epochs["omniglot"]))
     cells = [
-        *make.start(),
+        *make.starts(),
         make.dreg(55),
         make.cell("dreg-K55-same-time", MethodOptions("dreg", 55), epochs=epochs),
         make.chains("ais", 1, 11),
@@ -111,7 +111,7 @@ def beyond(budget: Budget, seed: int) -> TableSpec:
         ]
         for text, make, other in pairs:
             own = make.tuned(1, 27)
-            cells += [*make.start(), other, own]
+            cells += [*make.starts(), other, own]
             claims.append(Claim(f"{data}: {text}", own.name, other.name))
     return TableSpec("Beyond the paper: the tuned kernel, and two layers", cells, claims)
 
@@ -119,7 +119,7 @@ def beyond(budget: Budget, seed: int) -> TableSpec:
 def ramp(budget: Budget, seed: int) -> TableSpec:
     """Half of the moves at the posterior, against AIS and MH-HMC at the same cost, on Omniglot."""
     make = _Maker("omniglot", budget, seed)
-    cells, claims = make.start(), []
+    cells, claims = make.starts(), []
     for T in (5, 11):
         options = MethodOptions("ais", 5, T, kernel="paper", schedule="ramp")
         own = make.cell(f"ais-ramp-T{T}-K5", options)
@@ -151,9 +151,10 @@ class _Trial(NamedTuple):
 
 
 _TUNED = MethodOptions("ais", 1, 11)
+_PAPER = dataclasses.replace(_TUNED, kernel="paper")
 _TRIALS = [
     _Trial("vae", MethodOptions("vae", 1), 1.9),
-    _Trial("paper", MethodOptions("ais", 1, 11, kernel="paper"), 0.64),
+    _Trial("paper", _PAPER, 0.64),
     _Trial("tuned", _TUNED),
     _Trial("ramp", dataclasses.replace(_TUNED, schedule="ramp")),
     _Trial("mh-hmc", MethodOptions("mh-hmc", 1, 11)),
@@ -170,8 +171,12 @@ _TRIALS = [
     _Trial("growing-T", _TUNED, 0.5, after="T5"),
     # As much time as the others take together with their start.
     _Trial("tuned", _TUNED, 1.95, "scratch", rate=2.0),
-    # The tables' start is three times as long.
+    # From the VAE behind the tables' cells, three times as long, and for as many epochs as theirs.
     _Trial("tuned", _TUNED, base="one-layer"),
+    _Trial("dreg-K1", MethodOptions("dreg", 1), base="one-layer"),
+    _Trial("dreg-K5", MethodOptions("dreg", 5), base="one-layer"),
+    _Trial("paper", _PAPER, base="one-layer"),
+    _Trial("preconditioned", dataclasses.replace(_PAPER, precondition=0.75), base="one-layer"),
 ]
 
 
@@ -237,13 +242,21 @@ class _Maker(NamedTuple):
     base: str = "one-layer"
 
     def start(self) -> list[Cell]:
-        """Return the cell that the others start from, if there is one."""
+        """Return the start by a VAE, if there is one."""
         whole, share = self.budget.start_epochs, _BASES[self.base].start_share
-        if not self._has_start():
+        if not (whole and share):
             return []
         epochs = max(1, round(share * whole[self.data]))
         config = self._config(MethodOptions("vae", 1), epochs, self.budget.start_optimizer)
         return [Cell(self._name("start"), config)]
+
+    def starts(self) -> list[Cell]:
+        """Return what comes before the cells of the paper's tables; they begin from the last."""
+        starts, epochs = self.start(), self.budget.annealed_epochs
+        if starts and epochs:
+            config = self._config(_TUNED, epochs[self.data], self.budget.optimizer)
+            starts.append(Cell(self._name("annealed-start"), config, start=starts[-1].name))
+        return starts
 
     def dreg(self, K: int) -> Cell:
         """Return a cell by importance sampling."""
@@ -267,7 +280,7 @@ class _Maker(NamedTuple):
             f"recipe-{trial.name}",
             trial.method,
             epochs=max(1, round(trial.share * self.budget.epochs[self.data])),
-            start=f"recipe-{trial.after}" if trial.after else "start",
+            start=self._name(f"recipe-{trial.after}") if trial.after else _last(self.start()),
             optimizer=dataclasses.replace(usual, **optimizer),
         )
 
@@ -278,7 +291,7 @@ class _Maker(NamedTuple):
         paper: float | None = None,
         *,
         epochs: int | None = None,
-        start: str = "start",
+        start: str | None = None,
         optimizer: OptimizerOptions | None = None,
     ) -> Cell:
         """Return a cell of the budget's epochs, or of fewer if it would take too long."""
@@ -286,7 +299,7 @@ class _Maker(NamedTuple):
         optimizer = optimizer or budget.optimizer
         few = budget.few.get(self.data, {}).get(name)
         if few is not None:
-            start, epochs = few
+            start, epochs = self._name(few.start), few.epochs
             optimizer = dataclasses.replace(optimizer, learning_rate=budget.few_rate)
         config = self._config(method, epochs or usual, optimizer)
         share = config.num_epochs / usual * budget.optimizer.batch_size / optimizer.batch_size
@@ -294,13 +307,10 @@ class _Maker(NamedTuple):
             self._name(name),
             config,
             budget.evaluation[self.data],
-            self._name(start) if start != "start" or self._has_start() else None,
+            start or _last(self.starts()),
             paper,
             "fewer updates" if share < 1 else "",
         )
-
-    def _has_start(self) -> bool:
-        return bool(self.budget.start_epochs and _BASES[self.base].start_share)
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
@@ -322,6 +332,10 @@ class _Maker(NamedTuple):
     def _name(self, cell: str) -> str:
         base = "" if self.base == "one-layer" else f"{self.base}-"
         return f"{self.data}-{base}{cell}"
+
+
+def _last(cells: list[Cell]) -> str | None:
+    return cells[-1].name if cells else None
 
 
 def _claims_by_size(data: str) -> list[Claim]:
