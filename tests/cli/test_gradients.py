@@ -12,8 +12,10 @@ from PIL import Image
 
 from aisle.data import load
 from aisle.experiments import gradients, training
+from aisle.experiments.gradient_bench import Settings
+from aisle.experiments.gradient_reference import Reference
 from aisle.experiments.gradient_table import ESTIMATORS, KERNELS, Row, best_hybrid, verdict
-from aisle.experiments.gradients import Outcome, Reference, Settings
+from aisle.experiments.gradients import Outcome
 from aisle.experiments.options import ModelOptions, TrainConfig
 from aisle.learning import checkpoints, run_directory
 from aisle.models import one_layer

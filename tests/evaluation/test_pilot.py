@@ -77,7 +77,7 @@ def test_a_long_schedule_takes_its_steps_from_a_short_one(monkeypatch, schedule,
         short.append(kernel)
         return decay(kernel.betas[1:])
 
-    monkeypatch.setattr(pilot, "_tune", stand_in)
+    monkeypatch.setattr(pilot, "tune_exactly", stand_in)
     kernel = make_kernel(num_temperatures, schedule=schedule)
     found = pilot.tune(KEY, MODEL, Encoder(), None, kernel, schedule, 0.5)
     betas = np.maximum(kernel.betas[1:], short[0].betas[1])

@@ -24,9 +24,10 @@ from aisle.evaluation.gradients import (
     make_program,
     walk_gradients,
 )
-from aisle.experiments import gradients, problems
+from aisle.experiments import gradient_reference, gradients, problems
+from aisle.experiments.gradient_bench import Bench, Settings
 from aisle.experiments.gradient_table import ESTIMATORS, SCHEDULES, WEIGHTINGS
-from aisle.experiments.gradients import Case, Settings
+from aisle.experiments.gradients import Case
 from aisle.learning.estimators import METHODS
 from aisle.models import DiagonalNormal, LinearGaussian, one_layer
 from aisle.models.joint import log_joint
@@ -201,7 +202,7 @@ def test_the_reference_knows_the_posterior_mean_of_the_log_joint(stored):
 def test_a_part_of_the_reference_sees_its_own_chains_only():
     num_parts, num_stops = 3, 2
     log_weights = jnp.repeat(jnp.arange(6.0), num_stops)
-    shares = np.asarray(gradients._weigh_parts(num_parts, num_stops, log_weights))
+    shares = np.asarray(gradient_reference._weigh_parts(num_parts, num_stops, log_weights))
     assert shares.shape == (num_parts + 1, 12)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(shares[-1], 1 / 12, rtol=1e-6)
@@ -569,7 +570,7 @@ def test_kernels_cost_the_same(stored):
 
 def bench(kind=Shifted, **changes):
     xs, settings = jnp.asarray(examples().xs), SMALL._replace(**changes)
-    return gradients._Bench(MODEL, kind(MODEL), examples(), xs, settings, None, False)
+    return Bench(MODEL, kind(MODEL), examples(), xs, settings, None, False)
 
 
 @pytest.mark.parametrize(("T", "L", "transitions"), [(5, 5, 12), (11, 5, 27), (1, 1, 1), (3, 4, 6)])

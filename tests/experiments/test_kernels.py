@@ -162,14 +162,14 @@ def test_the_chains_have_the_kernel_of_the_preset(begin, monkeypatch, name):
     def ratios(key, model, proposal, xs, kernel):
         np.testing.assert_array_equal(xs, study.pilot_x)
         # Judged by chains that move as they should.
-        np.testing.assert_allclose(kernel.step_sizes, 2 * kernels._FIRST_STEP)
+        np.testing.assert_allclose(kernel.step_sizes, 2 * kernels.FIRST_STEP)
         return -jnp.exp(-jnp.arange(float(len(kernel.step_sizes))))
 
     def walk(job, limits):
         jobs.append(job)
         raise StopError
 
-    for name, stand_in in (("_tune", tune), ("_log_ratios", ratios), ("walk", walk)):
+    for name, stand_in in (("tune_exactly", tune), ("_log_ratios", ratios), ("walk", walk)):
         monkeypatch.setattr(kernels, name, stand_in)
     with pytest.raises(StopError):
         kernels._run(study, "name", preset, 22)
@@ -180,7 +180,7 @@ def test_the_chains_have_the_kernel_of_the_preset(begin, monkeypatch, name):
     assert kernel.refresh == preset.momentum_refresh
     assert kernel.jitter == preset.jitter
     assert len(kernel.betas) == 22 // preset.num_leapfrog + 1
-    np.testing.assert_allclose(kernel.step_sizes, 2 * kernels._FIRST_STEP)
+    np.testing.assert_allclose(kernel.step_sizes, 2 * kernels.FIRST_STEP)
     assert len(pilots) == (2 if preset.schedule == "adapted" else 1)
     for xs, target in pilots:
         np.testing.assert_array_equal(xs, study.pilot_x)

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from aisle.annealing.kernel import Kernel
+from aisle.annealing.schedules import Betas
 from aisle.errors import InputError
 from aisle.types import Proposal
 
@@ -26,6 +28,18 @@ class Preset(NamedTuple):
     momentum_refresh: float
     jitter: float
     target_accept: float
+
+    def kernel(self, betas: Betas, step_size: float, num_samples: int) -> Kernel:
+        """Return the kernel of a schedule, with the same step size everywhere for a start."""
+        return Kernel(
+            betas,
+            jnp.full(len(betas) - 1, step_size),
+            num_samples,
+            self.num_leapfrog,
+            self.precondition,
+            self.momentum_refresh,
+            self.jitter,
+        )
 
 
 # Short runs, inside an update: a handful of temperatures.

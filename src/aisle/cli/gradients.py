@@ -83,9 +83,10 @@ class Gradients:
         """Measure, print the table and write the files."""
         set_up_jax()
         from aisle.experiments import gradients
+        from aisle.experiments.gradient_bench import Settings
         from aisle.experiments.gradient_table import verdict
 
-        settings = gradients.Settings(
+        settings = Settings(
             self.num_examples,
             self.repeats,
             self.num_samples,

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.kernel import gradients_per_chain, run_forward
@@ -22,7 +22,7 @@ NUM_ROUNDS = 20
 MAX_TEMPERATURES = 50
 
 # Where the search starts, in units of the preconditioner.
-_FIRST_STEP = 0.3
+FIRST_STEP = 0.3
 
 
 def short_kernel(kernel: Kernel, schedule: str) -> Kernel:
@@ -31,7 +31,7 @@ def short_kernel(kernel: Kernel, schedule: str) -> Kernel:
     return dataclasses.replace(
         kernel,
         betas=schedules.named(schedule, number),
-        step_sizes=jnp.full(number, _FIRST_STEP),
+        step_sizes=jnp.full(number, FIRST_STEP),
         num_samples=1,
         last_move=True,
     )
@@ -48,7 +48,7 @@ def tune(
 ) -> Kernel:
     """Return the kernel with step sizes at which pilot chains reach the target acceptance."""
     short = short_kernel(kernel, schedule)
-    sizes = _tune(key, model, proposal, xs, short, jnp.asarray(target))
+    sizes = tune_exactly(key, model, proposal, xs, short, jnp.asarray(target))
     # Log-linear in beta between the pilot's temperatures, constant before the first.
     between = jnp.interp(kernel.betas[1:], short.betas[1:], jnp.log(sizes))
     return dataclasses.replace(kernel, step_sizes=jnp.exp(between))
@@ -71,10 +71,12 @@ def simulate(key: PRNGKey, model: Model, number: int) -> PyTree:
 
 
 @eqx.filter_jit
-def _tune(
+def tune_exactly(
     key: PRNGKey, model: Model, proposal: Proposal, xs: PyTree, kernel: Kernel, target: Array
-) -> Float[Array, " temperatures"]:
-    def acceptance(key: PRNGKey, sizes: Float[Array, " temperatures"]) -> Array:
+) -> tuning.StepSizes:
+    """Return step sizes for the kernel's very transitions, however many and at whatever betas."""
+
+    def acceptance(key: PRNGKey, sizes: tuning.StepSizes) -> Array:
         trial = dataclasses.replace(kernel, step_sizes=sizes)
 
         def chain(key: PRNGKey, x: Any) -> Array:

@@ -25,19 +25,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from aisle.annealing import Kernel, schedules, tuning
+from aisle.annealing import Kernel, schedules
 from aisle.annealing.kernel import gradients_per_chain, run_forward
 from aisle.annealing.presets import TRAINING, Preset
-from aisle.annealing.tuning import StepSizes
-from aisle.data import check_values
 from aisle.data.files import remove_leftovers
 from aisle.errors import check_rules
 from aisle.evaluation import LogLikelihood, log_likelihood, parts, runs
 from aisle.evaluation.folders import claim
-from aisle.evaluation.pilot import NUM_EXAMPLES, NUM_ROUNDS
+from aisle.evaluation.pilot import FIRST_STEP, NUM_ROUNDS, tune_exactly
 from aisle.evaluation.work import Job, Limits, preferred_examples, walk
 from aisle.experiments import evaluating
-from aisle.experiments.options import EvaluateConfig
+from aisle.experiments.held_out import held_out
 from aisle.experiments.training import Run, open_run
 from aisle.models.joint import log_joint
 from aisle.statistics import Mean, summarise
@@ -55,9 +53,6 @@ TRUTH: dict[str, Any] = {
     "target_accept": 0.8,
     "bdmc_examples": 100,
 }
-
-# Where the search for step sizes starts, in units of the preconditioner.
-_FIRST_STEP = 0.3
 
 # Bytes that the temporary arrays of a tile may take on a device.
 _MEMORY = 512 * 2**20
@@ -204,12 +199,12 @@ def begin(
     config = config._replace(budgets=tuple(sorted(set(config.budgets))))
     run = open_run(path)
     evaluating.check_weights(run)
-    indices, x, pilot_x = _observations(run, config.num_examples, data_dir)
+    data = held_out(run, config.num_examples, data_dir)
     folder = path / "kernels" if out is None else out
     claim(folder, config._asdict() | {"update": run.update, "variants": VARIANTS})
     for place in (folder, folder / "rows"):
         remove_leftovers(place)
-    return Study(run, config, folder, indices, x, pilot_x, show_progress)
+    return Study(run, config, folder, *data, show_progress)
 
 
 def estimate_truth(study: Study) -> LogLikelihood:
@@ -260,20 +255,6 @@ def _check(config: Config) -> None:
     check_rules(config._asdict(), rules)
 
 
-def _observations(
-    run: Run, num_examples: int, data_dir: Path | None
-) -> tuple[np.ndarray, Array, Array]:
-    """Return the numbers of test examples, those examples and the ones to tune on."""
-    dataset = evaluating.dataset_of(run, EvaluateConfig(data_dir=data_dir))
-    binarize = run.config.observations.binarize
-    for split in (dataset.test, dataset.train):
-        check_values(split, binarize, dataset.source)
-    indices = evaluating.spread(len(dataset.test), num_examples)
-    others = evaluating.spread(len(dataset.train), NUM_EXAMPLES)
-    x = evaluating.observations(dataset.test, indices, binarize)
-    return indices, x, evaluating.observations(dataset.train, others, binarize)
-
-
 def _figures(study: Study, name: str, preset: Preset, budget: int) -> dict[str, np.ndarray]:
     """Run a kernel's chains, or read what an earlier start has kept of them."""
     words = re.sub(r"[^a-z0-9.]+", "-", name.lower())
@@ -308,15 +289,8 @@ def _tuned(study: Study, preset: Preset, num_temperatures: int) -> Kernel:
     """Return a kernel with tuned step sizes, and with temperatures placed by a pilot if adapted."""
     is_adapted = preset.schedule == ADAPTED
     first = "linear" if is_adapted else preset.schedule
-    kernel = Kernel(
-        schedules.named(first, num_temperatures),
-        jnp.full(num_temperatures, _FIRST_STEP),
-        study.config.chains,
-        preset.num_leapfrog,
-        preset.precondition,
-        preset.momentum_refresh,
-        preset.jitter,
-    )
+    betas = schedules.named(first, num_temperatures)
+    kernel = preset.kernel(betas, FIRST_STEP, study.config.chains)
     tuned = _with_steps(study, kernel, preset.target_accept)
     if not is_adapted:
         return tuned
@@ -328,21 +302,8 @@ def _tuned(study: Study, preset: Preset, num_temperatures: int) -> Kernel:
 
 def _with_steps(study: Study, kernel: Kernel, target: float) -> Kernel:
     key, (model, proposal) = study.key(_TUNING), (study.run.model, study.run.proposal)
-    sizes = _tune(key, model, proposal, study.pilot_x, kernel, jnp.asarray(target))
+    sizes = tune_exactly(key, model, proposal, study.pilot_x, kernel, jnp.asarray(target))
     return dataclasses.replace(kernel, step_sizes=sizes)
-
-
-@eqx.filter_jit
-def _tune(
-    key: PRNGKey, model: Model, proposal: Proposal, xs: Array, kernel: Kernel, target: Array
-) -> StepSizes:
-    """Tune at the very temperatures of the run, however many: the kernels are what is compared."""
-
-    def acceptance(key: PRNGKey, sizes: StepSizes) -> Array:
-        trial = dataclasses.replace(kernel, step_sizes=sizes)
-        return _pilot(key, model, proposal, xs, trial)[0]
-
-    return tuning.pilot(key, acceptance, kernel.step_sizes, target=target, num_rounds=NUM_ROUNDS)
 
 
 @eqx.filter_jit
@@ -350,21 +311,14 @@ def _log_ratios(
     key: PRNGKey, model: Model, proposal: Proposal, xs: Array, kernel: Kernel
 ) -> Float[Array, " temperatures"]:
     """Return the mean of log p - log q at each temperature, of as many chains as tuning takes."""
-    keys = jax.random.split(key, NUM_ROUNDS)
-    return jnp.mean(jax.lax.map(lambda k: _pilot(k, model, proposal, xs, kernel)[1], keys), axis=0)
 
+    def one_round(key: PRNGKey) -> Array:
+        return jnp.mean(jax.vmap(chain)(jax.random.split(key, len(xs)), xs), axis=0)
 
-def _pilot(
-    key: PRNGKey, model: Model, proposal: Proposal, xs: Array, kernel: Kernel
-) -> tuple[Float[Array, " temperatures"], Float[Array, " temperatures"]]:
-    """Run one chain of each example; return mean acceptances and log-ratios by temperature."""
+    def chain(key: PRNGKey, x: Array) -> Array:
+        return run_forward(key, proposal(x), log_joint(model, x), kernel).info.log_ratio
 
-    def chain(key: PRNGKey, x: Array) -> tuple[Array, Array]:
-        info = run_forward(key, proposal(x), log_joint(model, x), kernel).info
-        return info.acceptance, info.log_ratio
-
-    acceptance, log_ratio = jax.vmap(chain)(jax.random.split(key, len(xs)), xs)
-    return jnp.mean(acceptance, axis=0), jnp.mean(log_ratio, axis=0)
+    return jnp.mean(jax.lax.map(one_round, jax.random.split(key, NUM_ROUNDS)), axis=0)
 
 
 def _row(

@@ -1,0 +1,42 @@
+"""What comparisons on a trained run are made on."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from aisle.data import check_values
+from aisle.evaluation.pilot import NUM_EXAMPLES
+from aisle.experiments import evaluating
+from aisle.experiments.options import EvaluateConfig
+from aisle.experiments.training import Run
+
+
+class HeldOut(NamedTuple):
+    """Examples of a run's data.
+
+    Attributes:
+        indices: numbers of the test examples, spread evenly.
+        x: those examples.
+        pilot_x: training examples to tune step sizes on.
+    """
+
+    indices: Int[np.ndarray, " examples"]
+    x: Float[Array, "examples ..."]
+    pilot_x: Float[Array, "others ..."]
+
+
+def held_out(run: Run, num_examples: int, data_dir: Path | None) -> HeldOut:
+    """Load a run's data, and choose from them."""
+    dataset = evaluating.dataset_of(run, EvaluateConfig(data_dir=data_dir))
+    binarize = run.config.observations.binarize
+    for split in (dataset.test, dataset.train):
+        check_values(split, binarize, dataset.source)
+    indices = evaluating.spread(len(dataset.test), num_examples)
+    others = evaluating.spread(len(dataset.train), NUM_EXAMPLES)
+    return HeldOut(
+        indices,
+        evaluating.observations(dataset.test, indices, binarize),
+        evaluating.observations(dataset.train, others, binarize),
+    )
