@@ -504,13 +504,7 @@ def test_chains_spend_the_gradients_that_they_claim(plan):
         assert counts[name]["gradient"] == 2 * METHODS[name].num_gradients(plan)
 
 
-TWO_PASSES = pytest.mark.xfail(
-    reason="num_gradients says K; the compiled step makes two passes over the K samples, since "
-    "the compiler does not see that theta and phi weigh them alike"
-)
-
-
-@pytest.mark.parametrize("name", ["vae", pytest.param("iwae", marks=TWO_PASSES), "dreg"])
+@pytest.mark.parametrize("name", ["vae", "iwae", "dreg"])
 def test_samples_spend_the_gradients_that_they_claim(name):
     """Count matrix products: the compiler merges the passes of theta and phi if it can.
 

@@ -9,7 +9,7 @@ With log w_k the log-weights of K samples and v_k their normalised weights, grad
 a bar is drawn:
 
     vae     theta: -mean log p(x, z̄_k)         phi: -mean [log p(x, z_k) - log q(z_k)]
-    iwae    theta: -sum v̄_k log p(x, z̄_k)      phi: -log mean w_k
+    iwae    theta: -sum v̄_k log p(x, z̄_k)      phi: -sum v̄_k log w_k
     dreg    theta: as iwae                      phi: -sum v̄_k² log w_k, q's own parameters stopped
     mh-hmc  theta: -mean log p(x, z̄_k)         phi: see below; betas 0, 1, ..., 1
     ais     theta: -sum v̄_k log p(x, z̄_k)      phi: see below
@@ -83,8 +83,11 @@ def iwae(
     q = proposal(x)
     z = _samples(key, q, kernel.num_samples)
     log_weights = _log_weights(stop(model), q, x, z)
-    bound = log_mean_exp(log_weights)
-    return Losses(_weighted(model, x, z, log_weights), -bound), _without_chains(bound, log_weights)
+    # The gradient of -log mean w_k, written so that the compiler sees that theta and phi weigh the
+    # samples alike, and passes over them once.
+    phi = -jnp.sum(stop(normalised_weights(log_weights)) * log_weights)
+    losses = Losses(_weighted(model, x, z, log_weights), phi)
+    return losses, _without_chains(log_mean_exp(log_weights), log_weights)
 
 
 def dreg(
