@@ -246,6 +246,7 @@ def test_a_run_is_measured_and_the_same_command_shows_it_again(capsys, small, di
     figures = json.loads((folder / "gradients.json").read_text())
     assert len(figures["rows"]) == 2 * len(ESTIMATORS)
     assert figures["config"]["temperatures"] == [2]
+    assert figures["training"].startswith("aisle train digits --epochs ")
     assert all(np.isfinite(r["squared_bias"]) for r in figures["rows"])
     before = {path: path.stat().st_mtime_ns for path in (folder / "parts").iterdir()}
     code, again, progress = run(capsys, "gradients", digits, *FEW)

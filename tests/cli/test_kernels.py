@@ -125,6 +125,7 @@ def test_the_headlines_come_from_the_rows(compared, finished):
 def test_the_json_file_says_what_was_measured_by_what(compared, digits, finished):
     content = json.loads((finished / "kernels.json").read_text())
     assert (content["run"], content["update"], content["seed"]) == ("run", 3, 3)
+    assert content["training"].startswith("aisle train digits --epochs ")
     assert content["config"] == {
         "num_examples": 24,
         "chains": 4,

@@ -1,11 +1,12 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aisle.errors import InputError
-from aisle.experiments import cells, evaluating, tables, training
+from aisle.experiments import cells, commands, evaluating, tables, training
 from aisle.experiments.cells import Cell
 from aisle.experiments.options import (
     EvaluateConfig,
@@ -128,10 +129,21 @@ def test_a_difference_is_that_of_the_same_examples(done):
 
 def test_the_command_says_what_differs_from_the_defaults():
     config = make(CHAINS)
-    assert cells.command(config, "first") == (
+    assert commands.train(config, "first") == (
         "aisle train digits --epochs 1 --num-samples 1 --num-temperatures 2 --kernel paper "
         "--num-latents 2 --num-hidden 4 --batch-size 500 --init-from first"
     )
+
+
+def test_a_command_for_others_names_no_folder():
+    config = make(CHAINS)
+    placed = dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, init_from=Path("/elsewhere/first")),
+        observations=dataclasses.replace(config.observations, data_dir=Path("/elsewhere")),
+    )
+    assert commands.train_anywhere(placed) == commands.train(config, "first")
+    assert commands.train_anywhere(config) == commands.train(config)
 
 
 @pytest.mark.parametrize("budget", tables.BUDGETS)

@@ -129,7 +129,8 @@ def _content(outcome: "Outcome", run_path: Path) -> dict[str, object]:
     reference = outcome.reference
     return {
         "verdict": verdict(outcome.rows),
-        "run": str(run_path),
+        "run": run_path.resolve().name,
+        "training": outcome.training,
         "config": outcome.settings._asdict(),
         "seed": outcome.settings.seed,
         "batch": BATCH,

@@ -179,6 +179,7 @@ def _save(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> list[Pat
 def _content(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> dict[str, object]:
     """Return everything that was measured, with what it was measured by."""
     from aisle.evaluation.results import as_json
+    from aisle.experiments import commands
     from aisle.experiments.kernels import ratios, savings
     from aisle.provenance import provenance
 
@@ -188,6 +189,7 @@ def _content(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> dict[
         "what": f"{_TITLE}: each budget is T x L",
         "run": study.run.path.resolve().name,
         "update": study.run.update,
+        "training": commands.train_anywhere(study.run.config),
         "config": study.config._asdict(),
         "seed": study.config.seed,
         "seconds": round(truth.seconds + sum(row.seconds for row in rows), 3),

@@ -97,6 +97,7 @@ def _check_paths(paths: Sequence[Path]) -> None:
 
 def _open(path: Path, data_dir: Path | None) -> "Subject":
     """Open a run with all that a page says of it."""
+    from aisle.experiments import commands
     from aisle.experiments.training import open_run
     from aisle.report.page.reading import read_folder
     from aisle.report.page.subjects import Subject
@@ -114,7 +115,7 @@ def _open(path: Path, data_dir: Path | None) -> "Subject":
         dataset,
         problem,
         run.config.observations.binarize,
-        _train_command(run),
+        f"{commands.train(run.config)} --out {shlex.quote(str(path))}",
         f"aisle evaluate {shlex.quote(str(path))}",
         {name: origin for name, origin in origins.items() if origin is not None},
     )
@@ -134,15 +135,9 @@ def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
     return dataset, ""
 
 
-def _train_command(run: "Run") -> str:
-    """Return the command that trains the same, into the same folder."""
-    from aisle.experiments.cells import command
-
-    return f"{command(run.config)} --out {shlex.quote(str(run.path))}"
-
-
 def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
     """Say how an evaluation of the run's own data came about, by what it has noted itself."""
+    from aisle.experiments import commands
     from aisle.report.page.subjects import Origin
 
     settings = evaluation.found.settings
@@ -153,13 +148,4 @@ def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
     sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
     asked = {name: value for name, value in about.items() if name != "update"}
     config = EvaluateConfig(**asked, sampler=sampler)
-    return Origin(config.split, about["update"], _evaluate_command(run.path, config))
-
-
-def _evaluate_command(path: Path, config: EvaluateConfig) -> str:
-    """Return the `aisle evaluate` command of a configuration: what differs from the defaults."""
-    from aisle.experiments.cells import flags
-
-    usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
-    words += [*flags(config, usual), *flags(config.sampler, usual.sampler)]
-    return " ".join(words)
+    return Origin(config.split, about["update"], commands.evaluate(run.path, config))

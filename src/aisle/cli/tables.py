@@ -104,7 +104,7 @@ def _choose(spec: "TableSpec", patterns: list[str]) -> list["Cell"]:
 
 def _plan(title: str, chosen: list["Cell"]) -> Table:
     """Time some updates of each cell, and say what the whole would take."""
-    from aisle.experiments.cells import command
+    from aisle.experiments import commands
     from aisle.experiments.estimating import estimate
 
     rows, total = [], 0.0
@@ -117,7 +117,7 @@ def _plan(title: str, chosen: list["Cell"]) -> Table:
             f"{found.seconds / 60:.0f}",
         )
         paper = "" if cell.paper is None else f"{cell.paper:.2f}"
-        rows.append([cell.name, *figures, paper, command(cell.config, cell.start)])
+        rows.append([cell.name, *figures, paper, commands.train(cell.config, cell.start)])
     rows.append(["all", "", "", f"{total / 60:.0f}", "", ""])
     return screen_table(f"{title}: training, without evaluation", _PLAN_COLUMNS, rows)
 

@@ -6,8 +6,6 @@ command again and again until it is whole.
 
 import dataclasses
 import json
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +14,8 @@ import numpy as np
 from aisle.data.files import replacing
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood
-from aisle.experiments import training
+from aisle.experiments import commands, training
+from aisle.experiments.commands import without_places
 from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
 from aisle.learning.run_directory import read_metrics
@@ -92,7 +91,8 @@ def train_cell(cell: Cell, out: Path) -> training.Run:
     """Train a cell in its folder, or go on with what is there."""
     folder, wanted = out / cell.name, planned(cell, out)
     if (folder / "config.json").exists():
-        if _comparable(training.open_config(folder)) != _comparable(wanted):
+        # A table may be moved.
+        if without_places(training.open_config(folder)) != without_places(wanted):
             raise InputError(f"{folder} has other settings: choose another --out, or remove it")
         if _is_trained(folder, wanted):
             return training.open_run(folder)
@@ -177,7 +177,7 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
         found.seconds,
         run.config.run.seed,
         cell.note,
-        command(cell.config, cell.start),
+        commands.train(cell.config, cell.start),
         importance and importance.elbo,
         importance and importance.active_units,
     )
@@ -188,27 +188,10 @@ def difference(first: Finished, second: Finished) -> Mean:
     return summarise(first.log_p - second.log_p)
 
 
-def command(config: TrainConfig, start: str | None = None) -> str:
-    """Return the `aisle train` command of a configuration: what differs from the defaults."""
-    usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
-    words += [f"--epochs {config.num_epochs}"]
-    for group in ("method", "model", "observations", "optimizer", "run"):
-        words += flags(getattr(config, group), getattr(usual, group))
-    return " ".join([*words, *([f"--init-from {shlex.quote(start)}"] if start else [])])
-
-
-def flags(options: Any, usual: Any) -> Iterator[str]:
-    """Return the flags of what differs from the usual options, other than groups of options."""
-    for field in dataclasses.fields(options):
-        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
-        if value != getattr(usual, field.name) and not dataclasses.is_dataclass(value):
-            yield flag if isinstance(value, bool) else f"{flag} {shlex.quote(str(value))}"
-
-
 def _settings(cell: Cell, out: Path) -> dict[str, Any]:
     assert cell.evaluation is not None
     return {
-        "train": training.to_json(_comparable(planned(cell, out))),
+        "train": training.to_json(without_places(planned(cell, out))),
         "start": cell.start,
         "evaluate": dataclasses.asdict(dataclasses.replace(cell.evaluation, data_dir=None)),
     }
@@ -219,12 +202,3 @@ def _is_trained(folder: Path, wanted: TrainConfig) -> bool:
     if not records or records[-1]["epoch"] < wanted.num_epochs:
         return False
     return training.open_run(folder).update == records[-1]["update"]
-
-
-def _comparable(config: TrainConfig) -> TrainConfig:
-    """Leave out where folders are: a table may be moved."""
-    return dataclasses.replace(
-        config,
-        model=dataclasses.replace(config.model, init_from=None),
-        observations=dataclasses.replace(config.observations, data_dir=None),
-    )

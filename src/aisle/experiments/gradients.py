@@ -40,7 +40,7 @@ from aisle.evaluation import pilot
 from aisle.evaluation.bias import compare
 from aisle.evaluation.folders import claim
 from aisle.evaluation.gradients import Averages, Examples, Program, average, make_program
-from aisle.experiments import evaluating, gradient_reference
+from aisle.experiments import commands, evaluating, gradient_reference
 from aisle.experiments.gradient_bench import Bench, Meter, Settings, check_settings
 from aisle.experiments.gradient_reference import Reference
 from aisle.experiments.gradient_table import (
@@ -71,6 +71,7 @@ class Outcome(NamedTuple):
         rows: of every estimator for the temperatures asked for.
         curve: rows for other numbers of transitions, of the estimators that have a curve.
         hybrid: the best of the estimators that anneal first and then stay at the posterior.
+        training: command that trains the model, if it is a run's.
     """
 
     rows: list[Row]
@@ -78,6 +79,7 @@ class Outcome(NamedTuple):
     hybrid: str
     reference: Reference
     settings: Settings
+    training: str | None = None
 
 
 class Case(NamedTuple):
@@ -121,7 +123,7 @@ def run(
         folder=folder / "parts",
         show_progress=show_progress,
     )
-    return outcome, folder
+    return outcome._replace(training=commands.train_anywhere(opened.config)), folder
 
 
 def measure(
