@@ -1,9 +1,15 @@
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from importlib.metadata import version
 
 import pytest
 
+from aisle.cli.selfcheck import Selfcheck
+from aisle.cli.signals import Stop
 from aisle.experiments import selfcheck
 from aisle.experiments.selfcheck import Check
 from commands import assert_mistake, run
@@ -44,7 +50,8 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
             "options: --sede, 1; Perhaps you meant: --seed",
         ),
         (["selfcheck", "--json", "no/such/folder/a.json"], "give a file in an existing folder"),
-        (["selfcheck", "--json", "."], ". is a folder: give a file"),
+        (["selfcheck", "--json", "a.npy"], "a.npy does not end in .json: give a file that does"),
+        (["reproduce", "figure1", "--plan"], "figure1 is no table: --cells, --plan and --budget"),
     ],
 )
 def test_a_mistake_gets_one_line_and_code_two(capsys, arguments, words):
@@ -63,4 +70,54 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(arguments):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full device")  # noqa: PTH110
+def test_a_full_disk_below_the_output_is_told_in_one_line():
+    command = [sys.executable, "-m", "aisle", "data", "list"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert found.returncode == 1
+    assert found.stderr.startswith(b"aisle: cannot write to standard output (no space left")
+    assert found.stderr.count(b"\n") == 1
+
+
+def test_the_version(capsys):
+    assert run(capsys, "--version")[:2] == (0, f"aisle {version('aisle')}\n")
+
+
+@pytest.fixture
+def stop():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Stop()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_interrupts_and_gives_the_exit_code(stop, number):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    with pytest.raises(SystemExit) as caught:
+        stop.leave(is_own_process=False)
+    assert caught.value.code == 128 + number
+
+
+def test_a_signal_in_a_callback_that_drops_exceptions_comes_again(stop):
+    def _xla_gc_callback():
+        signal.raise_signal(signal.SIGINT)
+
+    _xla_gc_callback()
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(60)
+
+
+def test_a_module_that_breaks_for_a_signal_is_no_traceback(capsys, monkeypatch, stop):
+    def broken(self):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        raise ImportError("initializing the extension")
+
+    monkeypatch.setattr(Selfcheck, "run", broken)
+    assert run(capsys, "selfcheck") == (143, "", "aisle: interrupted\n")

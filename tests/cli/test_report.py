@@ -111,6 +111,8 @@ def test_the_commands_reproduce_the_runs(page, runs):
         command = parse(shlex.split(train)[1:])
         assert training.complete(command._config()) == training.open_config(folder)
         assert command.out == folder
+        # A method without chains has no use for their options.
+        assert ("--num-leapfrog" in train) == ("--method vae" not in train)
         quoted = shlex.quote(str(folder))
         (evaluate,) = (c for c in found if c.startswith(f"aisle evaluate {quoted} --"))
         command = parse(shlex.split(evaluate)[1:])
@@ -166,6 +168,29 @@ def test_an_evaluation_of_earlier_weights_is_told(capsys, tmp_path, runs):
     assert run(capsys, "report", folder, "--out", path, "--num-examples", 2)[0] == 0
     text = path.read_text(encoding="utf-8")
     assert "run: the evaluation is of update 3, the run is at 6; evaluate again." in text
+
+
+def test_an_evaluation_of_other_data_is_not_taken_for_the_run_s(capsys, tmp_path, runs):
+    folder, path, other = tmp_path / "run", tmp_path / "x.html", tmp_path / "other.npy"
+    shutil.copytree(runs[0], folder)
+    own = result(folder)["log_likelihood"]["mean"]
+    np.save(other, np.zeros((40, 8, 8), np.float32))
+    assert run(capsys, "evaluate", folder, *EVALUATION, "--data", other)[0] == 0
+    assert run(capsys, "report", folder, "--out", path, "--num-examples", 2)[0] == 0
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r'class="figure"><data value="([^"]*)"', text) == [repr(own)]
+    assert "12 test examples of digits." in text
+    assert f"<small>of other data, {other}</small>" in text
+    (evaluate,) = (c for c in commands(text, "settings") if "--data " in c)
+    assert parse(shlex.split(evaluate)[1:]).config.data == str(other)
+
+
+def test_own_data_that_were_named_are_own_data(capsys, tmp_path, runs):
+    folder, path = tmp_path / "run", tmp_path / "x.html"
+    shutil.copytree(runs[0], folder, ignore=shutil.ignore_patterns("evaluations"))
+    assert run(capsys, "evaluate", folder, *EVALUATION, "--data", "digits")[0] == 0
+    assert run(capsys, "report", folder, "--out", path, "--num-examples", 2)[0] == 0
+    assert "other data" not in path.read_text(encoding="utf-8")
 
 
 def test_data_that_are_gone_leave_a_page_that_says_so(capsys, tmp_path, curves):
@@ -310,3 +335,56 @@ def test_the_page_opens_in_a_browser_without_network(page, tmp_path):
     _, console, asked = browse(loud, tmp_path)
     assert len(console) == 1
     assert asked == {"http://example.invalid/x.png"}
+
+
+# For each width: lines of the headline's number, whether its unit is on the same line, share of the
+# width that is left to a second column, pixels that stand over, where the column of log p(x) ends,
+# and whether the caption hides the shadow of the rows.
+MEASURE = """
+<script>
+function measure(frame) {
+  const page = frame.contentDocument, find = (query) => page.querySelector(query);
+  const color = (element) => frame.contentWindow.getComputedStyle(element).backgroundColor;
+  const result = find(".result"), left = result.firstElementChild;
+  return {
+    width: frame.clientWidth,
+    lines: find(".figure data").getClientRects().length,
+    units: find(".figure").clientHeight < 1.5 * find(".figure data").offsetHeight,
+    second: 1 - left.offsetWidth / result.offsetWidth,
+    overflow: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    log_p: find("#comparison tbody td").getBoundingClientRect().right,
+    hides: color(find("#comparison caption")) === color(page.body),
+  };
+}
+addEventListener("load", () => {
+  const all = [...document.querySelectorAll("iframe")].map(measure);
+  document.body.innerHTML = `<pre>${JSON.stringify(all)}</pre>`;
+});
+</script>
+"""
+
+
+def layout(page, home, widths):
+    """Measure a page in frames of several widths."""
+    content = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+    frames = [
+        f'<iframe srcdoc="{html.escape(content)}" style="width: {width}px; border: 0"></iframe>'
+        for width in widths
+    ]
+    harness = home / "harness.html"
+    harness.write_text(f"<!doctype html><meta charset=utf-8><body>{''.join(frames)}{MEASURE}")
+    found, _, _ = browse(harness, home)
+    return json.loads(re.findall("<pre>(.*?)</pre>", found)[0])
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium: install the package chromium")
+def test_the_headline_and_the_main_figure_fit_any_width(page, runs, tmp_path):
+    single = tmp_path / "single.html"
+    assert call("report", runs[0], "--out", single, "--num-examples", 2) == 0
+    for path in (page, single):
+        for found in layout(path, tmp_path, (320, 390, 700, 1000, 1010, 1020, 1100, 1280)):
+            assert found["lines"] == 1 and found["units"], found
+            assert found["overflow"] <= 0 and found["hides"], found
+            assert found["log_p"] <= found["width"], found
+            if path == single:
+                assert found["second"] == 0, found

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import equinox as eqx
@@ -11,8 +12,9 @@ import pytest
 from PIL import Image
 
 from aisle.experiments import training
+from aisle.learning import run_directory
 from aisle.models.iwae_study import PROPOSALS
-from commands import assert_mistake, call, run
+from commands import assert_mistake, call, contents, run
 
 SETTINGS = (
     *("--method", "vae", "-K", "1", "-T", "3", "--num-hidden", "8", "--num-latents", "2"),
@@ -158,6 +160,9 @@ def test_a_run_from_before_there_were_proposals_opens(tmp_path, digits):
     assert_identical(training.open_run(folder)[-2:], training.open_run(digits[0])[-2:])
 
 
+SUFFIX = {"sample": ".png", "export": ".safetensors"}
+
+
 def without_checkpoints(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
     return tmp_path / "run"
@@ -166,7 +171,7 @@ def without_checkpoints(folder, tmp_path):
 @pytest.mark.parametrize("command", ["sample", "export"])
 def test_a_run_without_a_checkpoint(capsys, tmp_path, digits, command):
     folder = without_checkpoints(digits[0], tmp_path)
-    path = tmp_path / "result"
+    path = tmp_path / f"result{SUFFIX[command]}"
     arguments = {"sample": [folder, "--out", path], "export": [folder, path]}
     assert_mistake(run(capsys, command, *arguments[command]), f"{folder} has no checkpoint yet")
     assert list(tmp_path.iterdir()) == [folder]
@@ -176,25 +181,30 @@ def test_a_run_without_a_checkpoint(capsys, tmp_path, digits, command):
 @pytest.mark.parametrize("run_folder", ["nowhere", "."])
 def test_no_run(capsys, tmp_path, monkeypatch, command, run_folder):
     monkeypatch.chdir(tmp_path)
-    arguments = {"sample": [run_folder, "--out", "a"], "export": [run_folder, "a"]}
+    path = f"a{SUFFIX[command]}"
+    arguments = {"sample": [run_folder, "--out", path], "export": [run_folder, path]}
     assert_mistake(run(capsys, command, *arguments[command]), "give the folder of a run")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["sample", "export"])
-@pytest.mark.parametrize("target", ["missing/a", ".", "file/a"])
+@pytest.mark.parametrize("target", ["missing/a", "folder", "file/a", "data.npz"])
 def test_an_impossible_target(capsys, tmp_path, monkeypatch, digits, command, target):
     monkeypatch.chdir(tmp_path)
+    target += "" if target.endswith(".npz") else SUFFIX[command]
+    if target.startswith("folder"):
+        (tmp_path / target).mkdir()
     (tmp_path / "file").touch()
     arguments = {"sample": [digits[0], "--out", target], "export": [digits[0], target]}
     assert_mistake(run(capsys, command, *arguments[command]), target)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", target}
+    assert not (tmp_path / "data.npz").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("command", ["sample", "export"])
 def test_an_unwritable_folder(capsys, tmp_path, digits, command):
-    path = tmp_path / "locked" / "a"
+    path = tmp_path / "locked" / f"a{SUFFIX[command]}"
     path.parent.mkdir(mode=0o500)
     arguments = {"sample": [digits[0], "--out", path], "export": [digits[0], path]}
     assert_mistake(run(capsys, command, *arguments[command]), "cannot write")
@@ -223,4 +233,35 @@ def test_data_that_are_gone_are_named(capsys, tmp_path, real_values):
         result = run(capsys, "sample", folder, "--out", tmp_path / "x.png")
     finally:
         hidden.rename(data)
-    assert_mistake(result, data.name)
+    assert_mistake(result, f"{data}, which {folder} was trained on, is not there: put it back")
+
+
+@pytest.mark.parametrize("command", ["sample", "evaluate", "resume"])
+def test_data_that_have_changed_are_told(capsys, tmp_path, real_values, command):
+    folder = tmp_path / "run"
+    shutil.copytree(real_values["curves"], folder)
+    data = real_values["curves"].with_suffix(".npy")
+    before, kept = np.load(data), contents(folder)
+    np.save(data, before + 1)
+    words = {"resume": ["train", "--resume", folder, "--epochs", 9]}
+    try:
+        result = run(capsys, *words.get(command, [command, folder]))
+    finally:
+        np.save(data, before)
+    assert_mistake(result, f"{data} is not what {folder} was trained on: put the same data back")
+    assert contents(folder) == kept
+
+
+def test_a_configuration_that_was_edited_wrongly(capsys, tmp_path, digits):
+    folder = tmp_path / "run"
+    shutil.copytree(digits[0], folder)
+    file = folder / "config.json"
+    file.write_text(re.sub(r'"num_hidden": \d+', '"num_hidden": "x"', file.read_text()))
+    assert_mistake(run(capsys, "sample", folder), "num_hidden is 'x'")
+
+
+def test_a_run_of_ones_own_model(capsys, tmp_path):
+    run_directory.create(tmp_path / "run", {"fit": {"method": "ais"}})
+    for command in ("sample", "evaluate"):
+        result = run(capsys, command, tmp_path / "run")
+        assert_mistake(result, "is a run of aisle.fit, with a model that only your program has")

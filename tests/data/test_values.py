@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from aisle.data import Split, check_values
+from aisle.data import Split, check_bits, check_values
 
 
 @pytest.mark.parametrize("binarize", ["dynamic", "static", "none"])
@@ -37,6 +37,27 @@ def test_the_row_is_that_of_the_file_and_chunks_do_not_shift_it(refused, monkeyp
     with refused("in row 41:"):
         check_values(Split(array, np.arange(1, 50, 2)), "none", "bad.npy")
     check_values(Split(array, np.arange(0, 50, 2)), "none", "bad.npy")
+
+
+def test_values_too_large_for_single_precision_are_refused(refused):
+    array = np.zeros((9, 4))
+    array[6, 2] = -1e39
+    with refused("bad.npy", "-1e+39", "in row 6", "single precision"):
+        check_values(Split(array), "none", "bad.npy")
+    array[6, 2] = -1e38
+    check_values(Split(array), "none", "good.npy")
+
+
+@pytest.mark.parametrize("array", [np.eye(3), np.eye(3, dtype=bool), np.uint8([[0, 255]])])
+def test_bits_are_bits_in_any_type(array):
+    check_bits(Split(array), "good.npy")
+
+
+@pytest.mark.parametrize("array", [np.array([[0, 0.5]]), np.array([[1.0, -3]]), np.uint8([[51]])])
+def test_what_is_no_bit_is_refused(refused, array):
+    value = {0.5: "0.5", -3: "-3", 51: "0.2"}[array[0, -1]]
+    with refused("grey.npy", f"the value {value},", "Bernoulli", "dynamic", "gaussian"):
+        check_bits(Split(array), "grey.npy")
 
 
 def test_zeros_and_ones_as_uint8_are_refused(refused):

@@ -296,6 +296,7 @@ def test_pilot_reaches_its_acceptance():
         ({"step_sizes": [0.1] * 10 + [np.inf]}, "the value inf: each must be finite and positive"),
         ({"x": np.array([0, 1, np.nan, 2])}, "x has the value nan: every value must be a finite"),
         ({"x": np.array([0, 1, -np.inf, 2])}, "x has the value -inf: every value must be"),
+        ({"x": np.zeros((9, 2))}, r"x has the shape \(9, 2\) but those that the model simulates"),
     ],
 )
 def test_mistakes_are_told_in_one_line(wrong, words):

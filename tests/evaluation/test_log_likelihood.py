@@ -329,6 +329,17 @@ def test_weights_are_unbiased_and_their_logarithms_too_low(done):
     assert errors.mean() > -0.4
 
 
+def test_bytes_and_bits_are_read_as_in_training():
+    few = {"bdmc_examples": 0, "importance_samples": 0}
+    stored = np.random.default_rng(0).integers(0, 256, (16, 4)).astype(np.uint8)
+    for given, wanted in ((stored, stored / np.float32(255)), (stored > 99, 1.0 * (stored > 99))):
+        found, same = (
+            log_likelihood(MODEL, ENCODER, x, **SETTINGS | few).log_p
+            for x in (given, wanted.astype(np.float32))
+        )
+        np.testing.assert_array_equal(found, same)
+
+
 def test_the_mean_and_its_error_are_those_of_the_examples(done):
     log_p = done.result.log_p
     error = np.std(log_p, ddof=1) / np.sqrt(NUM_EXAMPLES)
@@ -614,6 +625,10 @@ BAD_ARGUMENTS = [
     ({"x": XS[:0]}, "no observations"),
     ({"x": np.float32(1)}, r"shapes \[\(\)\]"),
     ({"x": (XS, XS[1:])}, "as many in each"),
+    ({"x": XS[0]}, r"an example has the shape \(\) but those that the model simulates \(4,\)"),
+    ({"x": XS[:, :3]}, r"an example has the shape \(3,\) but those"),
+    ({"x": XS[:, None]}, r"an example has the shape \(1, 4\) but those"),
+    ({"pilot_x": XS[:, :3]}, r"an example has the shape \(3,\) but those"),
     ({"x": np.where(np.arange(NUM_EXAMPLES)[:, None] == 3, np.nan, XS)}, "example 3 .*not finite"),
     ({"pilot_x": np.full((5, 4), np.inf, np.float32)}, "example 0 .*not finite"),
     ({"indices": np.arange(999)}, "999 different indices for 1000 examples"),

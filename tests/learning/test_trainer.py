@@ -283,6 +283,34 @@ def test_training_gives_up_when_no_gradient_is_finite(tmp_path, monkeypatch):
     assert len(read_metrics(tmp_path)) >= 20
 
 
+def test_training_without_one_finite_bound_is_a_failure():
+    """Data so far out that their log-density overflows, though no update need be skipped."""
+    few = QUICK | {"num_epochs": 1, "method": "vae"}
+    with pytest.raises(TrainingError, match=r"the bound was not finite in any of \d+ updates: "):
+        fit(START, encoder(), np.full_like(DATA, 1e25), **few)
+
+
+class Plain:
+    """A model that is no pytree: its arrays cannot be found, and so not be trained."""
+
+    def __init__(self, inner):
+        self.log_prior, self.log_likelihood = inner.log_prior, inner.log_likelihood
+        self.sample_prior, self.sample_observation = inner.sample_prior, inner.sample_observation
+
+
+def test_networks_that_cannot_be_trained():
+    with pytest.raises(InputError, match="the model, a Plain, has no arrays of floats to train"):
+        fit(Plain(START), encoder(), DATA, **QUICK)
+    with pytest.raises(InputError, match="proposal is None: give an encoder"):
+        trainer._check_networks(START, None, (3,))
+
+
+def test_a_list_is_as_good_as_an_array():
+    split, shape = as_split(DATA.tolist())
+    np.testing.assert_allclose(split.take(np.arange(len(DATA))), DATA, rtol=1e-6)
+    assert shape == DATA.shape[1:]
+
+
 BAD = [
     ("num_samples", 0, "at least 1"),
     ("num_temperatures", 0, "at least 1"),
@@ -336,6 +364,8 @@ def test_numbers_that_make_no_sense(tmp_path, name, value, rule):
         {"seed": -1},
         {"seed": 2**32},
         {"held_out": DATA[:, :2]},
+        {"data": DATA + 1j},
+        {"data": DATA[:, :2]},
     ],
     ids=lambda a: "-".join(f"{k} {v if isinstance(v, str) else np.shape(v)}" for k, v in a.items()),
 )

@@ -421,6 +421,90 @@ def test_of_several_evaluations_the_newest_counts(tmp_path):
     assert cells(root, "comparison")[0]["log p(x)"] == shown(several[-1].estimate._asdict())
 
 
+def with_newest(run, origin):
+    """Say how the newest evaluation of a run came about."""
+    newest = run.folder.evaluations[0].path.name
+    return run._replace(origins=run.origins | {newest: origin})
+
+
+FOREIGN = Origin("test", NUM_UPDATES, "aisle evaluate run --data other.npy", "other.npy")
+LESSER = {
+    "other data": FOREIGN,
+    "earlier weights": Origin("test", 30, "x"),
+    "other data and earlier weights": FOREIGN._replace(update=30),
+}
+
+
+@pytest.mark.parametrize("origin", LESSER.values(), ids=LESSER.keys())
+def test_own_data_and_present_weights_come_before_the_newest(tmp_path, first, origin):
+    both = [result(1.0), result(9.0, digest="another")]
+    run = with_newest(make_run(tmp_path / "run", evaluations=both), origin)
+    for pages in ([run], [run, first]):
+        root = elements(page(*pages))
+        assert cells(root, "comparison")[0]["log p(x)"] == shown(both[0].estimate._asdict())
+        assert "log p(x) of run, a stochastic" in root.one("p", class_="label").words
+        assert "20 test examples of things." in root.one("header").words
+
+
+def test_own_data_at_earlier_weights_come_before_other_data(tmp_path):
+    both = [result(1.0), result(9.0, digest="another")]
+    run = with_newest(make_run(tmp_path / "run", evaluations=both), FOREIGN)
+    old = Origin("test", 30, "x")
+    run = run._replace(origins=run.origins | {run.folder.evaluations[1].path.name: old})
+    root = elements(page(run))
+    assert cells(root, "comparison")[0]["log p(x)"] == shown(both[0].estimate._asdict())
+    assert "the evaluation is of update 30" in root.one("ul", class_="notes").words
+
+
+def test_certificates_name_other_data_and_earlier_weights(tmp_path):
+    run = make_run(tmp_path / "run", evaluations=[result(), result()])
+    root = elements(page(with_newest(run, FOREIGN._replace(update=30))))
+    evaluated = [row["evaluated"] for row in cells(root, "certificates")]
+    assert evaluated == 2 * ["test, 20of other data, other.npy, at update 30"] + 2 * ["test, 20"]
+    assert FOREIGN.command in commands(root.one("section", id="settings"))
+
+
+def test_an_evaluation_of_nothing_but_other_data_is_named_so(tmp_path):
+    run = with_newest(make_run(tmp_path / "run", evaluations=[result()]), FOREIGN)
+    root = elements(page(run))
+    header = root.one("header").words
+    assert "log p(x) of run on other data, other.npy, a stochastic lower bound" in header
+    assert "20 test examples of other.npy." in header
+    of_other = "of other data, other.npy"
+    assert cells(root, "comparison")[0]["log p(x)"].endswith(of_other)
+    comparison = root.one("section", id="comparison")
+    assert "run has no evaluation yet but of other data." in comparison.words
+    assert "aisle evaluate run" in commands(comparison)
+    assert cells(root, "examples")[0]["run"] == f"run{of_other}"
+    assert root.one("section", id="chains").all("ul", class_="key")[1].words == f"run{of_other}"
+    examples = root.one("section", id="examples")
+    assert not examples.all("img")
+    assert "The evaluation is of other data, other.npy, which are not shown here." in examples.words
+
+
+def test_the_headline_is_of_own_data_if_any_run_has_that(tmp_path, first):
+    others = [
+        with_newest(make_run(tmp_path / n, evaluations=[result(9.0, digest="x")]), FOREIGN)
+        for n in ("a", "b")
+    ]
+    root = elements(page(*others, first))
+    assert "log p(x) of first, a stochastic" in root.one("p", class_="label").words
+    # Densities of different data have nothing to do with another.
+    assert len(plots_of(root, "examples")) == 2
+
+
+def test_log_p_stands_beside_the_name(both):
+    assert list(cells(both, "comparison")[0])[:2] == ["run", "log p(x)"]
+
+
+def test_a_gain_is_explained(both):
+    words = both.one("table", class_="standings").one("caption").words
+    assert words == (
+        "Gain over first in nats, ± one standard error. The lines reach two standard errors to "
+        "each side."
+    )
+
+
 LEADS = [(0.0, 0.05, "Level with"), (0.0, 0.5, "Better than"), (1.0, 0.5, "Level with")]
 
 
@@ -508,7 +592,8 @@ def test_what_is_missing_is_named_with_its_command(bare):
         assert command in commands(section)
     assert "No run has been evaluated yet." in root.one("header").words
     assert (
-        "An effective sample size needs K of 2 or more." in root.one("section", id="chains").words
+        "An effective sample size needs iwae, dreg or ais, with K of 2 or more."
+        in root.one("section", id="chains").words
     )
 
 
@@ -587,6 +672,21 @@ def test_without_chains_the_weights_are_still_drawn(tmp_path):
     assert len(chains.all("svg", class_="plot")) == 1
 
 
+@pytest.mark.parametrize("method", ["vae", "mh-hmc"])
+def test_equal_weights_have_no_effective_sample_size(tmp_path, first, method):
+    has_chains = method == "mh-hmc"
+    run = make_run(tmp_path / "run", config(method), metrics=records(has_chains=has_chains))
+    alone = elements(page(run))
+    assert not [label for label in plots_of(alone, "chains") if "Effective" in label]
+    words = alone.one("section", id="chains").words
+    assert "An effective sample size needs iwae, dreg or ais" in words
+    assert "samples of an example count" not in words
+    root = elements(page(run, first))
+    (label,) = (label for label in plots_of(root, "chains") if "Effective" in label)
+    assert label.endswith("at the end: first 0.75.")
+    assert "samples of an example count" in root.one("section", id="chains").words
+
+
 def test_a_warm_up_does_not_hide_the_chains(tmp_path):
     early = [r | {"acceptance": [], "step_size": []} if r["update"] < 30 else r for r in records()]
     chains = make_run(tmp_path / "run", metrics=early).folder.history.chains
@@ -605,6 +705,14 @@ def test_certificates_of_all_rounds_are_drawn(one):
     # From 0 to 0.25, twice the standard error above the gap: 5 to 195 of 200 units.
     assert strips[0].one("circle").attributes["cx"] == "100.0"
     assert strips[0].one("line", class_="axis").attributes["x1"] == "5.0"
+
+
+def test_a_gap_below_zero_is_explained(tmp_path):
+    gap = Bidirectional(Mean(-21.0, 0.5, 7), Mean(-21.125, 0.5, 7), Mean(-0.125, 0.25, 7), 0.5)
+    rounds = [result().rounds[-1]._replace(bdmc=gap)]
+    root = elements(page(make_run(tmp_path / "run", evaluations=[result(rounds=rounds)])))
+    assert cells(root, "certificates")[0]["gap"] == f"{MINUS}0.125 ± 0.250"
+    assert "A gap a little below zero is noise" in root.one("section", id="certificates").words
 
 
 def test_strips_stay_inside_their_edges():
@@ -695,6 +803,39 @@ def test_values_beyond_0_and_1_are_scaled_to_their_range():
     np.testing.assert_allclose(corners, 0.06 + 0.94 * np.array([[0, 0.25], [0.5, 1]]), atol=0.003)
 
 
+def test_pictures_with_three_channels_are_in_colour():
+    """Two pictures of one row: red and green beside half blue and black; values up to 2."""
+    values = [[2, 0, 0, 0, 2, 0], [0, 0, 1, 0, 0, 0]]
+    image = elements(panels.draw(Panel("", np.array(values, float), 3), (1, 2, 3), "label"))
+    image = image.one("img")
+    assert image.attributes["class"] == "pictures"
+    content = image.attributes["src"].removeprefix("data:image/png;base64,")
+    with Image.open(io.BytesIO(base64.b64decode(content))) as picture:
+        assert picture.mode == "RGBA"
+        row = np.asarray(picture)[0].tolist()
+    runs = [color for i, color in enumerate(row) if i == 0 or color != row[i - 1]]
+    red, green, blue = [255, 0, 0, 255], [0, 255, 0, 255], [0, 0, 128, 255]
+    nothing = [0, 0, 0, 0]
+    assert runs == [red, green, nothing, blue, [0, 0, 0, 255], nothing]
+
+
+def test_one_channel_is_ink():
+    examples = np.random.default_rng(0).uniform(size=(3, 24))
+    with_channel, without = (
+        panels.draw(Panel("", examples), shape, "label") for shape in ((6, 4, 1), (6, 4))
+    )
+    assert with_channel == without
+    assert 'class="pictures ink"' in with_channel
+    # By night only ink is turned into light: a colour would become another one.
+    assert re.findall(r"(\S+) \{ filter: invert", resource("page.css")) == ["img.ink"]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (2, 2, 2, 3)], ids=str)
+def test_other_shapes_are_lines(shape):
+    drawing = panels.draw(Panel("", np.zeros((2, 24))), shape, "label")
+    assert drawing.startswith('<svg class="lines"')
+
+
 def test_data_that_are_not_at_hand_are_named(first):
     lost = first._replace(dataset=None, problem="things.npy does not exist.")
     root = elements(page(lost))
@@ -742,6 +883,17 @@ def test_the_settings_hold_everything(first, one):
     assert found["machine.processor"] == machine["machine"]["processor"]
     assert found["git_commit"] == str(machine["git_commit"] or "not set")
     assert len(section.all("details")) == 1
+
+
+@pytest.mark.parametrize("method", ["vae", "dreg", "mh-hmc"])
+def test_settings_of_chains_are_those_of_methods_with_chains(tmp_path, method):
+    run = make_run(tmp_path / "run", config(method))
+    section = elements(page(run)).one("section", id="settings")
+    found = {row.children[0].words for row in section.all("tr")}
+    own = {"method.method", "method.num_samples"}
+    chains = {"method.num_temperatures", "method.num_leapfrog", "method.kernel"}
+    wanted = own | chains if method == "mh-hmc" else own
+    assert {name for name in found if name.startswith("method.")} == wanted
 
 
 def test_the_seed_decides_what_is_drawn(bare):

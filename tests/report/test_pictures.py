@@ -82,6 +82,28 @@ def test_pictures_stand_row_by_row(tmp_path):
     assert shares[3] == 0
 
 
+def test_pictures_with_three_channels_are_in_colour(tmp_path):
+    """Red and blue side by side, in a row that has room for a third."""
+    path = tmp_path / "grid.png"
+    examples = np.zeros((2, 8, 8, 3))
+    examples[0, ..., 0] = examples[1, ..., 2] = 1
+    save_panels(path, [Panel("", examples.reshape(2, -1), columns=3)], (8, 8, 3))
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    colors, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    most = [tuple(color) for color in colors[np.argsort(counts)[-3:]].tolist()]
+    assert sorted(most) == [(0, 0, 255), (255, 0, 0), (255, 255, 255)]
+    columns = [np.flatnonzero((pixels == color).all(axis=2).any(axis=0)) for color in most[:2]]
+    reds, blues = columns if most[0] == (255, 0, 0) else columns[::-1]
+    assert reds.max() < blues.min()
+
+
+def test_one_channel_is_drawn_like_none(tmp_path):
+    panels = [Panel("", np.random.default_rng(0).uniform(size=(5, 24)))]
+    for name, shape in (("a.png", (6, 4)), ("b.png", (6, 4, 1))):
+        save_panels(tmp_path / name, panels, shape)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 @pytest.mark.parametrize("shape", [(30,), (3, 2, 5)], ids=str)
 def test_other_shapes_become_curves(tmp_path, shape):
     path = tmp_path / "curves.png"

@@ -43,7 +43,7 @@ class Evaluate:
     def run(self) -> int:
         """Evaluate, print the table and say where the figures are."""
         if self.json is not None:
-            check_writable(self.json)
+            check_writable(self.json, ".json")
         set_up_jax(self.joined)
         from aisle import processes
         from aisle.evaluation.results import as_json

@@ -52,7 +52,7 @@ def reproduce(out: Path, num_draws: int, correlation: float, seed: int) -> int:
     picture, page, figures = paths = [out / f"figure1.{end}" for end in ("png", "md", "json")]
     make_folder(out)
     for path in paths:
-        check_writable(path)
+        check_writable(path, path.suffix)
     start = time.perf_counter()
     outcome = figure1.run(seed, num_draws, correlation)
     settings = {"num_draws": num_draws, "seed": seed, "seconds": time.perf_counter() - start}

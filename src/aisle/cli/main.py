@@ -1,11 +1,13 @@
 """The `aisle` command: its subcommands, and what a mistake looks like."""
 
 import contextlib
+import errno
 import io
 import os
 import re
 import signal
 import sys
+from importlib.metadata import version
 from typing import NoReturn, Protocol, runtime_checkable
 
 from tyro.extras import subcommand_cli_from_dict
@@ -19,12 +21,13 @@ from aisle.cli.report import Report
 from aisle.cli.reproduce import Reproduce
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
+from aisle.cli.signals import Stop
 from aisle.cli.train import Train
 from aisle.errors import InputError, TrainingError
 
 _DESCRIPTION = (
     "Train latent-variable models by maximum likelihood with annealed importance sampling, and "
-    "measure them with log-likelihoods that carry a certificate."
+    "measure them with log-likelihoods that carry a certificate. aisle --version names the version."
 )
 
 
@@ -63,26 +66,39 @@ def main(arguments: list[str] | None = None) -> None:
             _run(arguments)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough, as in `aisle --help | head`: end quietly, as others do.
+    except OSError as error:
+        # What is left to print has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+        if isinstance(error, BrokenPipeError):
+            # The reader has seen enough, as in `aisle --help | head`: end quietly, as others do.
+            sys.exit(128 + signal.SIGPIPE)
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail("cannot write to standard output (no space left on device): make room", code=1)
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
-    command = parse(arguments)
+    command, stop = parse(arguments), Stop()
     try:
         sys.exit(command.run())
     except InputError as error:
         _fail(str(error))
     except TrainingError as error:
         _fail(str(error), code=1)
-    except KeyboardInterrupt as error:
-        _fail(": ".join(["interrupted", *map(str, error.args)]), code=130)
+    except (KeyboardInterrupt, ImportError) as error:
+        # A module that is interrupted while it is being loaded may say ImportError.
+        if isinstance(error, ImportError) and stop.number is None:
+            raise
+        words = error.args if isinstance(error, KeyboardInterrupt) else ()
+        sys.stderr.write(f"aisle: {': '.join(['interrupted', *map(str, words)])}\n")
+        stop.leave(is_own_process=arguments is None)
 
 
 def parse(arguments: list[str] | None) -> Command:
     """Return the command that the words stand for, or exit with a line that says why not."""
+    if (sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        sys.stdout.write(f"aisle {version('aisle')}\n")
+        sys.exit(0)
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 def table_console() -> Console:
     """Return the console for results; in a file or a pipe, tables keep their full width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)
+    console = _Console()
+    return console if console.is_terminal else _Console(width=140)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which ends as others do and not as after a failure."""
+        raise BrokenPipeError
 
 
 def write_text(path: Path, text: str) -> None:
@@ -70,8 +76,13 @@ def make_folder(path: Path) -> None:
         ) from None
 
 
-def check_writable(path: Path) -> None:
-    """Complain before the work, not after it, about a result file that cannot be written."""
+def check_writable(path: Path, suffix: str) -> None:
+    """Complain before the work, not after it, about a result file that cannot be written.
+
+    Its suffix is that of its kind, so that no file of another kind is replaced.
+    """
+    if path.suffix.lower() != suffix:
+        raise InputError(f"{path} does not end in {suffix}: give a file that does")
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise InputError(f"{path} {problem}: give a file in an existing folder")

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check_rules
-from aisle.experiments.options import EvaluateConfig, SamplerOptions
+from aisle.experiments.options import EvaluateConfig, MethodOptions, SamplerOptions, TrainConfig
 
 if TYPE_CHECKING:
     from aisle.data import Dataset
@@ -79,7 +79,7 @@ def write_report(
     rules = {"num_examples": (1 <= num_examples <= _MOST_EXAMPLES, f"from 1 to {_MOST_EXAMPLES}")}
     check_rules({"num_examples": num_examples}, rules)
     _check_paths(run_paths)
-    check_writable(out)
+    check_writable(out, ".html")
     from aisle.report.page.writing import save_page
 
     subjects = [_open(path, data_dir) for path in run_paths]
@@ -115,10 +115,21 @@ def _open(path: Path, data_dir: Path | None) -> "Subject":
         dataset,
         problem,
         run.config.observations.binarize,
-        f"{commands.train(run.config)} --out {shlex.quote(str(path))}",
+        f"{commands.train(_used(run.config))} --out {shlex.quote(str(path))}",
         f"aisle evaluate {shlex.quote(str(path))}",
         {name: origin for name, origin in origins.items() if origin is not None},
     )
+
+
+def _used(config: TrainConfig) -> TrainConfig:
+    """Leave out the options of chains if the method has none."""
+    from aisle.learning.estimators import METHODS
+
+    method = config.method
+    if METHODS[method.method].has_chains:
+        return config
+    plain = MethodOptions(method=method.method, num_samples=method.num_samples)
+    return dataclasses.replace(config, method=plain)
 
 
 def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
@@ -136,16 +147,17 @@ def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
 
 
 def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
-    """Say how an evaluation of the run's own data came about, by what it has noted itself."""
+    """Say how an evaluation came about, by what it has noted itself."""
     from aisle.experiments import commands
     from aisle.report.page.subjects import Origin
 
     settings = evaluation.found.settings
     about = settings.get("about")
-    if about is None or about["data"] is not None:
+    if about is None:
         return None
     names = {field.name for field in dataclasses.fields(SamplerOptions)}
     sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
     asked = {name: value for name, value in about.items() if name != "update"}
     config = EvaluateConfig(**asked, sampler=sampler)
-    return Origin(config.split, about["update"], commands.evaluate(run.path, config))
+    other = None if config.data == run.config.data else config.data
+    return Origin(config.split, about["update"], commands.evaluate(run.path, config), other)

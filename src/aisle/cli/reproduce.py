@@ -8,6 +8,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli import figure1, tables
 from aisle.cli.devices import set_up_jax
+from aisle.errors import InputError
 
 
 @dataclass
@@ -53,6 +54,8 @@ class Reproduce:
 
     def run(self) -> int:
         """Run the experiment, print its table and write its files."""
+        if self.what == "figure1" and (self.cells or self.plan or self.budget != "cpu"):
+            raise InputError("figure1 is no table: --cells, --plan and --budget are for tables")
         set_up_jax()
         if self.what == "figure1":
             out = self.out or Path("runs/figure1")

@@ -38,14 +38,14 @@ class Sample:
         """Draw, and say where the file is."""
         if self.num_samples < 1:
             raise InputError(f"num_samples is {self.num_samples}: it must be at least 1")
-        check_writable(self.out)
+        check_writable(self.out, ".png")
         import jax
 
         from aisle.experiments.training import held_out, open_run
         from aisle.report.pictures import reconstruction_panel, sample_panel, save_panels
 
         run = open_run(self.run_path)
-        xs = held_out(run.config, max(1, self.num_samples // 2), self.data_dir)
+        xs = held_out(run, max(1, self.num_samples // 2), self.data_dir)
         key_samples, key_rest = jax.random.split(jax.random.key(self.seed))
         panels = [
             sample_panel(key_samples, run.model, self.num_samples),
@@ -72,7 +72,7 @@ class Export:
 
     def run(self) -> int:
         """Export, and say where the file is."""
-        check_writable(self.path)
+        check_writable(self.path, ".safetensors")
         from aisle.experiments.training import export_run, open_run
 
         run = open_run(self.run_path)

@@ -35,7 +35,7 @@ class Selfcheck:
         from aisle.provenance import provenance
 
         if self.json is not None:
-            check_writable(self.json)
+            check_writable(self.json, ".json")
         start = time.perf_counter()
         results = _run_groups(self.seed)
         seconds = time.perf_counter() - start

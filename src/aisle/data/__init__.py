@@ -4,12 +4,13 @@ from aisle.data.datasets import Description, describe, load
 from aisle.data.download import fetch
 from aisle.data.files import data_directory
 from aisle.data.split import Dataset, Split
-from aisle.data.values import check_values
+from aisle.data.values import check_bits, check_values
 
 __all__ = [
     "Dataset",
     "Description",
     "Split",
+    "check_bits",
     "check_values",
     "data_directory",
     "describe",

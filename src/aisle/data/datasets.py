@@ -84,6 +84,6 @@ def _missing(source: Source, folder: Path) -> str:
         files = [folder / file.name for file in begun[0].files]
     missing = next(path for path in files if not path.exists())
     return (
-        f"{missing} is missing: run `aisle data fetch {source.name}`, or set AISLE_DATA or "
-        f"--data-dir to the folder that holds {source.name}/{missing.name}"
+        f"{missing} is missing: run `aisle data fetch {source.name}`, or set AISLE_DATA to the "
+        f"folder that holds {source.name}/{missing.name}"
     )

@@ -1,11 +1,13 @@
 """Examples as rows of an array that may be larger than memory."""
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Array
 
 # What one pass over the data holds in memory at a time.
 CHUNK_BYTES = 1 << 25
@@ -59,6 +61,13 @@ class Split:
         )
         return total / (len(self) * (255 if self.dtype == np.uint8 else 1))
 
+    def digest(self, num_rows: int = 1000) -> str:
+        """Return a hash of the number of examples, and of some of them, spread evenly."""
+        chosen = np.unique(np.linspace(0, len(self) - 1, num_rows).astype(int))
+        rows = self.take(chosen)
+        content = f"{len(self)} {rows.dtype} {rows.shape}".encode() + rows.tobytes()
+        return hashlib.sha256(content).hexdigest()[:16]
+
     def fits_in(self, num_bytes: int) -> bool:
         """Say whether all examples together take at most `num_bytes`."""
         return len(self) * self.num_features * self.dtype.itemsize <= num_bytes
@@ -68,6 +77,13 @@ class Split:
         if rows.dtype == np.bool_:
             return rows * np.uint8(255)
         return np.ascontiguousarray(rows, self.dtype)
+
+
+def as_values(array: np.ndarray | Array) -> np.ndarray | Array:
+    """Return bytes and bits as a model sees them: uint8 as value / 255, bool as 0 and 1."""
+    if array.dtype == np.uint8:
+        return array.astype(np.float32) / 255
+    return array.astype(np.float32) if array.dtype == np.bool_ else array
 
 
 class Dataset(NamedTuple):

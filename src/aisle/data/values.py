@@ -25,6 +25,19 @@ def check_values(split: Split, binarize: str, source: str) -> None:
         _check_floats(split, source, as_probabilities=binarize != "none")
 
 
+def check_bits(split: Split, source: str) -> None:
+    """Refuse what is neither 0 nor 1: of other values a Bernoulli model has no log-likelihood."""
+    one = 255 if split.dtype == np.uint8 else 1
+    for block in split.chunks():
+        others = block[(block != 0) & (block != one)]
+        if others.size:
+            raise InputError(
+                f"{source} has the value {others[0] / one:g}, but a Bernoulli likelihood is of 0 "
+                "and 1: use `--binarize dynamic` for values in [0, 1], or `--likelihood gaussian` "
+                "for real ones"
+            )
+
+
 def _check_bytes(split: Split, source: str) -> None:
     # Binary pictures saved as 0 and 1 would silently be read as 0 and 1/255: all but black.
     largest = 0
@@ -48,12 +61,13 @@ def _check_floats(split: Split, source: str, *, as_probabilities: bool) -> None:
     if as_probabilities and (low < 0 or high > 1):
         raise InputError(
             f"{source} has values from {low:g} to {high:g}: binarising needs values in [0, 1]; "
-            "rescale them, or use `--binarize none` with a model for real values"
+            "rescale them, or use `--binarize none --likelihood gaussian` for real values"
         )
 
 
 def _check_finite(block: np.ndarray, start: int, split: Split, source: str) -> None:
-    finite = np.isfinite(block)
+    # Models compute in single precision, in which a larger number is infinite.
+    finite = np.abs(block) <= np.finfo(np.float32).max
     if finite.all():
         return
     index, column = (int(i) for i in np.argwhere(~finite)[0])
@@ -61,5 +75,5 @@ def _check_finite(block: np.ndarray, start: int, split: Split, source: str) -> N
     row = start + index if split.rows is None else int(split.rows[start + index])
     raise InputError(
         f"{source} has the value {block[index, column]} in row {row}: every value must be a finite "
-        "number; remove or repair such rows"
+        "number in single precision; remove or repair such rows"
     )

@@ -28,8 +28,9 @@ from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
+from aisle.data.split import as_values
 from aisle.errors import InputError, check_rules
-from aisle.models.joint import log_joint
+from aisle.models.joint import check_observation, log_joint
 from aisle.types import (
     Distribution,
     Latent,
@@ -90,7 +91,8 @@ def sample_posterior(
     """
     _check_arguments(dict(locals()))
     _check_finite(x)
-    x = jax.tree.map(jnp.asarray, x)
+    x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
+    check_observation(model, x, "x")
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     kernel = Kernel(
         schedules.named(schedule, num_temperatures),

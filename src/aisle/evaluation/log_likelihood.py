@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, presets, schedules
 from aisle.annealing.kernel import gradients_per_chain
+from aisle.data.split import as_values
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.arguments import check_arguments, check_observations
@@ -24,6 +25,7 @@ from aisle.evaluation.folders import claim
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
+from aisle.models.joint import check_observation
 from aisle.statistics import summarise
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -73,7 +75,8 @@ def log_likelihood(
         model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.types.Model`.
         proposal: an encoder, from x to a distribution q(z|x) where chains start; None for the
             prior, which needs no encoder.
-        x: observations along the first axis, an array or a pytree of arrays.
+        x: observations along the first axis, an array or a pytree of arrays; uint8 stands for
+            value / 255, as in training.
         num_chains: C, chains of an example.
         num_temperatures: T, from 2; with a tolerance, of the first round.
         kernel: tuned or paper, which say what the next five are where they are None; see
@@ -100,10 +103,12 @@ def log_likelihood(
     """
     given = dict(locals())
     numbers = check_observations(x, indices)
+    x, example = _seen(model, x)
     if pilot_x is not None:
         check_observations(pilot_x, None)
+        pilot_x, _ = _seen(model, pilot_x)
     proposal = PriorProposal(model) if proposal is None else proposal
-    has_scale = presets.has_scale(proposal, jax.tree.map(lambda a: jnp.asarray(a[0]), x))
+    has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
     check_arguments(given)
     if given["precondition"] and not has_scale:
@@ -111,7 +116,9 @@ def log_likelihood(
             f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
             "use 0"
         )
-    settings = _settings(given | {"indices": numbers, "proposal": proposal})
+    settings = _settings(
+        given | {"x": x, "pilot_x": pilot_x, "indices": numbers, "proposal": proposal}
+    )
     folder = None if out is None else Path(out)
     if folder is not None:
         fixed = {k: v for k, v in settings.items() if k not in _MAY_CHANGE}
@@ -123,6 +130,14 @@ def log_likelihood(
     if folder is not None:
         processes.first_does(lambda: save(result, folder))
     return result
+
+
+def _seen(model: Model, xs: PyTree) -> tuple[PyTree, PyTree]:
+    """Return observations as the model sees them, and the first of them."""
+    xs = jax.tree.map(as_values, xs)
+    example = jax.tree.map(lambda a: jnp.asarray(a[0]), xs)
+    check_observation(model, example, "an example")
+    return xs, example
 
 
 class _Plan(NamedTuple):

@@ -15,13 +15,13 @@ from jaxtyping import Array
 
 from aisle import processes
 from aisle.annealing import presets
-from aisle.data import Dataset, Split, check_values, load
+from aisle.data import Dataset, Split, load
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
 from aisle.experiments.options import EvaluateConfig
-from aisle.experiments.training import Run, open_run
+from aisle.experiments.training import Run, check_data, load_data, open_run
 from aisle.learning.observations import observe_all
 from aisle.statistics import Mean, double_sampled
 
@@ -46,8 +46,7 @@ def evaluate(
     split, other = dataset.test, dataset.train
     if config.split == "train":
         split, other = other, split
-    for part in (split, other):
-        check_values(part, run.config.observations.binarize, dataset.source)
+    check_data(dataset, run.config)
     task = _Task(run, config, split, other, time.perf_counter(), show_progress)
     folder = out or path / "evaluations" / folder_name(config, run.update)
     result = task.anneal(spread(len(split), config.num_examples), {}, folder, report)
@@ -154,7 +153,10 @@ def folder_name(config: EvaluateConfig, update: int) -> str:
 def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
     """Load the data of a run, or the other data that were asked for."""
     name = config.data or run.config.data
-    dataset = load(name, config.data_dir or run.config.observations.data_dir)
+    if config.data is None:
+        dataset = load_data(run.path, run.config, config.data_dir)
+    else:
+        dataset = load(name, config.data_dir or run.config.observations.data_dir)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(
             f"{name} has examples of the shape {tuple(dataset.shape)} but {run.path} was trained "

@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from aisle.data import check_values
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.experiments import evaluating
 from aisle.experiments.options import EvaluateConfig
-from aisle.experiments.training import Run
+from aisle.experiments.training import Run, check_data
 
 
 class HeldOut(NamedTuple):
@@ -31,8 +30,7 @@ def held_out(run: Run, num_examples: int, data_dir: Path | None) -> HeldOut:
     """Load a run's data, and choose from them."""
     dataset = evaluating.dataset_of(run, EvaluateConfig(data_dir=data_dir))
     binarize = run.config.observations.binarize
-    for split in (dataset.test, dataset.train):
-        check_values(split, binarize, dataset.source)
+    check_data(dataset, run.config)
     indices = evaluating.spread(len(dataset.test), num_examples)
     others = evaluating.spread(len(dataset.train), NUM_EXAMPLES)
     return HeldOut(

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from aisle import processes
 from aisle.annealing import presets
-from aisle.data import Dataset, check_values, load
+from aisle.data import Dataset, check_bits, check_values, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.experiments.options import (
@@ -62,11 +62,8 @@ def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitt
     """Start a new run in the folder `out`, which must not exist or be empty."""
     config = complete(_absolute(config))
     dataset = load(config.data, config.observations.data_dir)
-    check_values(dataset.train, config.observations.binarize, dataset.source)
-    check_values(dataset.test, config.observations.binarize, dataset.source)
-    facts = {"name": dataset.name, "source": dataset.source, "shape": list(dataset.shape)}
-    counts = {"num_train": len(dataset.train), "num_test": len(dataset.test)}
-    stored = {"train": to_json(config), "data": facts | counts}
+    check_data(dataset, config)
+    stored = {"train": to_json(config), "data": _facts(dataset)}
     return _fit(config, dataset, out, show_progress, config=stored)
 
 
@@ -79,6 +76,7 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
             f"epochs is {num_epochs} but {out} was planned for {config.num_epochs}: a run can be "
             "extended, not cut"
         )
+    dataset = load_data(out, config)
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
         extended = {**stored, "train": to_json(config)}
@@ -87,8 +85,44 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
         # Its own weights take the place of those it started from, which may be gone by now.
         started = dataclasses.replace(config.model, init_from=None)
         config = dataclasses.replace(config, model=started)
-    dataset = load(config.data, config.observations.data_dir)
     return _fit(config, dataset, out, show_progress, resume=True)
+
+
+def load_data(path: Path, config: TrainConfig, data_dir: Path | None = None) -> Dataset:
+    """Load the data of a run again, and make sure that they are the same."""
+    if is_file_name(config.data) and not Path(config.data).is_file():
+        raise InputError(f"{config.data}, which {path} was trained on, is not there: put it back")
+    dataset = load(config.data, data_dir or config.observations.data_dir)
+    before, now = run_directory.read_config(path)["data"], _facts(dataset)
+    if before.get("digests", now["digests"]) != now["digests"]:
+        raise InputError(
+            f"{dataset.source} is not what {path} was trained on: put the same data back, or train "
+            "a new run on these"
+        )
+    return dataset
+
+
+def check_data(dataset: Dataset, config: TrainConfig) -> None:
+    """Refuse values that the model of a configuration cannot learn from."""
+    binarize = config.observations.binarize
+    for name, split in (("train", dataset.train), ("test", dataset.test)):
+        # Parts of one array are told by their rows in it.
+        source = dataset.source if split.rows is not None else f"{name} in {dataset.source}"
+        check_values(split, binarize, source)
+        if binarize == "none" and config.model.likelihood == "bernoulli":
+            check_bits(split, source)
+
+
+def _facts(dataset: Dataset) -> dict[str, Any]:
+    """Return what a run notes of its data."""
+    splits = {"train": dataset.train, "test": dataset.test}
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "shape": list(dataset.shape),
+        **{f"num_{name}": len(split) for name, split in splits.items()},
+        "digests": {name: split.digest() for name, split in splits.items()},
+    }
 
 
 def open_config(path: Path) -> TrainConfig:
@@ -139,9 +173,9 @@ def load_weights(path: Path) -> Weights:
     return eqx.combine((loaded["model"], loaded["proposal"]), static)
 
 
-def held_out(config: TrainConfig, number: int, data_dir: Path | None = None) -> Array:
+def held_out(run: Run, number: int, data_dir: Path | None = None) -> Array:
     """Return the first held-out observations of a run's data, as its model sees them."""
-    dataset = load(config.data, data_dir or config.observations.data_dir)
+    dataset, config = load_data(run.path, run.config, data_dir), run.config
     indices = np.arange(min(number, len(dataset.test)))
     stored = jnp.asarray(dataset.test.take(indices))
     return observe_all(stored, jnp.asarray(indices), config.observations.binarize)
@@ -167,13 +201,31 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
     }
     try:
         values = dict(stored["train"])
+        for name, kind in groups.items():
+            _check_types(kind, values[name])
         parts = {name: make(**_paths(values[name])) for name, make in groups.items()}
         return TrainConfig(**values | parts)
     except (KeyError, TypeError) as error:
+        if "fit" in stored:
+            raise InputError(
+                f"{path} is a run of aisle.fit, with a model that only your program has: go on "
+                "with it there, by aisle.fit(..., out=..., resume=True)"
+            ) from None
         raise InputError(
             f"{path / 'config.json'} is not that of a training run of this version ({error}): "
             "give the folder of one"
         ) from None
+
+
+def _check_types(group: type, values: dict[str, Any]) -> None:
+    """Complain about a value of another type than the default's: the file was edited by hand."""
+    for field in dataclasses.fields(group):
+        value = values.get(field.name)
+        if value is None or field.default is None:
+            continue
+        kinds = (int, float) if isinstance(field.default, float) else type(field.default)
+        if not isinstance(value, kinds):
+            raise TypeError(f"{field.name} is {value!r}")
 
 
 def complete(config: TrainConfig) -> TrainConfig:

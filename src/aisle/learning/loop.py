@@ -91,6 +91,8 @@ class Loop:
                     saved_at = time.perf_counter()
                 if signal_number:
                     break
+        if not signal_number:
+            self._check_bounds(history)
         return state, history, signal_number or None
 
     def _start(self, state: TrainState, resume: bool) -> tuple[TrainState, int]:
@@ -195,6 +197,14 @@ class Loop:
             f"the gradient was not finite in {int(state.num_skipped_in_row)} updates in a row, at "
             f"update {int(state.update)}: {where}; check the data, or lower the learning rate"
         )
+
+    def _check_bounds(self, history: list[dict[str, Any]]) -> None:
+        bounds = [record["bound"] for record in history if "bound" in record]
+        if bounds and not np.isfinite(bounds).any():
+            raise TrainingError(
+                f"the bound was not finite in any of {len(bounds)} updates: check the data, that "
+                "the model can have made them, and the scale of both"
+            )
 
     def _save(self, state: TrainState, update: int) -> None:
         if self.out is not None:

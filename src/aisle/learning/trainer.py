@@ -21,6 +21,7 @@ from aisle.learning.loop import Loop, Phase, best_params
 from aisle.learning.observations import observe_all
 from aisle.learning.updates import Recipe, TrainState, init_state, split_arrays
 from aisle.learning.validation import make_validation
+from aisle.models.joint import check_observation
 from aisle.statistics import Mean
 from aisle.types import Model, Proposal
 
@@ -124,6 +125,7 @@ def fit(
     """
     given = dict(locals())
     split, shape = as_split(data)
+    _check_networks(model, proposal, shape)
     example = jax.ShapeDtypeStruct(shape, jnp.float32)
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
@@ -200,19 +202,34 @@ def check_seed(seed: int) -> None:
         raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
 
 
-def as_split(data: Split | np.ndarray) -> tuple[Split, tuple[int, ...]]:
+def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:
     """Return examples as a split, and the shape in which the model takes one of them.
 
     A split's examples are flat vectors; those of an array keep the shape they have.
     """
     if isinstance(data, Split):
         return data, (data.num_features,)
-    if data.ndim < 2 or not data.size:
+    array = np.asarray(data)
+    if array.ndim < 2 or not array.size:
         raise InputError(
-            f"the data have the shape {data.shape}: give examples along the first axis, each with "
+            f"the data have the shape {array.shape}: give examples along the first axis, each with "
             "at least one value"
         )
-    return Split(data), data.shape[1:]
+    if array.dtype.kind not in "buif":
+        raise InputError(f"the data are of type {array.dtype}: give real numbers")
+    return Split(array), array.shape[1:]
+
+
+def _check_networks(model: Model, proposal: Proposal | None, shape: tuple[int, ...]) -> None:
+    """Refuse what cannot be trained on examples of the shape."""
+    if proposal is None:
+        raise InputError("proposal is None: give an encoder, from x to a distribution q(z|x)")
+    if not jax.tree.leaves(split_arrays(model, proposal)[0][0]):
+        raise InputError(
+            f"the model, a {type(model).__name__}, has no arrays of floats to train: make it an "
+            "equinox.Module, or another pytree"
+        )
+    check_observation(model, jax.ShapeDtypeStruct(shape, jnp.float32), "an example")
 
 
 def batch_mesh(batch_size: int) -> jax.sharding.Mesh:

@@ -108,18 +108,28 @@ def interpolation_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Arra
 
 
 def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:
-    """Draw panels side by side: pictures for examples of two dimensions, curves for others."""
+    """Draw panels side by side: pictures for examples that are some, curves for others."""
     figure = Figure(figsize=(5 * len(panels), 5.4))
     figure.set_layout_engine("constrained", wspace=0.06)
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.set_title(panel.title)
         axes.set_axis_off()
-        if len(shape) == 2:
-            _draw_pictures(axes, panel, shape)
-        else:
+        size = picture_size(shape)
+        if size is None:
             _draw_curves(axes, panel)
+        else:
+            _draw_pictures(axes, panel, size)
     save_figure(figure, path, dpi=150)
+
+
+def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return height, width and channels, 1 or 3 and last if given; None if it is no picture."""
+    if len(shape) == 2:
+        return shape[0], shape[1], 1
+    if len(shape) == 3 and shape[2] in (1, 3):
+        return shape[0], shape[1], shape[2]
+    return None
 
 
 def save_figure(figure: Figure, path: Path, *, dpi: int) -> None:
@@ -139,18 +149,19 @@ def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
     return jnp.ravel(model.sample_observation(key, z) if mean is None else mean(z))
 
 
-def _draw_pictures(axes: Axes, panel: Panel, shape: tuple[int, ...]) -> None:
-    height, width = shape
+def _draw_pictures(axes: Axes, panel: Panel, size: tuple[int, int, int]) -> None:
+    height, width, channels = size
     rows = math.ceil(len(panel.examples) / panel.columns)
     # One blank pixel between neighbours.
-    canvas = np.zeros((rows * (height + 1) - 1, panel.columns * (width + 1) - 1))
+    canvas = np.full((rows * (height + 1) - 1, panel.columns * (width + 1) - 1, channels), np.nan)
     for i, example in enumerate(panel.examples):
         row, column = divmod(i, panel.columns)
         top, left = row * (height + 1), column * (width + 1)
-        canvas[top : top + height, left : left + width] = example.reshape(shape)
-    axes.imshow(
-        canvas, cmap="gray_r", vmin=0, vmax=max(1, np.nanmax(canvas)), interpolation="nearest"
-    )
+        canvas[top : top + height, left : left + width] = example.reshape(size)
+    shares = canvas.clip(min=0) / np.nanmax(canvas, initial=1)
+    # Ink on white for one channel, light for three; white where there is nothing.
+    light = np.nan_to_num(shares if channels == 3 else 1 - shares, nan=1.0)
+    axes.imshow(np.broadcast_to(light, (*light.shape[:2], 3)), interpolation="nearest")
 
 
 def _draw_curves(axes: Axes, panel: Panel) -> None:

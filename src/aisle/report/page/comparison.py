@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from aisle.evaluation import LogLikelihood, Round
 from aisle.evaluation.results import Bidirectional
-from aisle.learning.estimators import METHODS
 from aisle.report.page import plots
 from aisle.report.page.reading import Evaluation
 from aisle.report.page.subjects import Subject, short_names
@@ -38,6 +37,17 @@ class Member(NamedTuple):
     subject: Subject
     evaluation: Evaluation | None
     difference: Mean | None
+
+    @property
+    def other_data(self) -> str | None:
+        """Return what its evaluation is of, if not of its own data."""
+        origin = self.evaluation and self.subject.origin(self.evaluation)
+        return origin.data if origin else None
+
+    @property
+    def evaluated_data(self) -> str:
+        """Return what the data of its evaluation are called."""
+        return self.other_data or self.subject.data_name
 
 
 class Missing(NamedTuple):
@@ -90,9 +100,7 @@ def members(subjects: Sequence[Subject]) -> list[Member]:
 
 def _chosen(subjects: Sequence[Subject]) -> list[Evaluation | None]:
     """Choose the newest evaluation of those test examples that most of the runs share."""
-    tests = [
-        [e for e in subject.folder.evaluations if _is_of_test(subject, e)] for subject in subjects
-    ]
+    tests = [subject.test_evaluations for subject in subjects]
     counts = Counter(key for own in tests for key in {_examples(e) for e in own})
     oldest_first = sorted((e for own in tests for e in own), key=lambda e: e.written)
     newest = {_examples(e): e.written for e in oldest_first}
@@ -100,12 +108,6 @@ def _chosen(subjects: Sequence[Subject]) -> list[Evaluation | None]:
     return [
         next((e for e in own if _examples(e) == shared), own[0] if own else None) for own in tests
     ]
-
-
-def _is_of_test(subject: Subject, evaluation: Evaluation) -> bool:
-    origin = subject.origin(evaluation)
-    split = evaluation.path.name if origin is None else origin.split
-    return split.startswith("test")
 
 
 def _examples(evaluation: Evaluation) -> tuple[object, bytes]:
@@ -125,19 +127,28 @@ def headline(group: Sequence[Member]) -> Headline:
     measured = [m for m in group if m.evaluation is not None]
     if not measured:
         return _held_out_headline(group)
-    keys = [_examples(m.evaluation) for m in measured if m.evaluation is not None]
-    shared = Counter(keys).most_common(1)[0][0]
-    rivals = [m for m, key in zip(measured, keys, strict=True) if key == shared]
+    rivals = _rivals(measured)
     best = max(rivals, key=_mean)
     found = _found(best)
-    first = f"{counted(found.estimate.num_examples, 'test example')} of {best.subject.data_name}."
+    first = f"{counted(found.estimate.num_examples, 'test example')} of {best.evaluated_data}."
     sentences = [first, *_ranking(best, rivals), *_certificate(found.rounds[-1])]
     others = [m.name for m in group if m not in rivals]
     if others:
         verb = "has" if len(others) == 1 else "have"
         sentences.append(f"{joined(others)} {verb} no evaluation of the same examples.")
-    label = f"log p(x) of {best.name}, a stochastic lower bound"
+    other = f" on other data, {best.other_data}" if best.other_data else ""
+    label = f"log p(x) of {best.name}{other}, a stochastic lower bound"
     return Headline(exact(found.estimate), label, sentences)
+
+
+def _rivals(measured: Sequence[Member]) -> list[Member]:
+    """Return those of the same examples: some run's own data if possible, of as many as can be."""
+    keys = [_examples(m.evaluation) for m in measured if m.evaluation is not None]
+    pairs = list(zip(measured, keys, strict=True))
+    own = {key for m, key in pairs if m.other_data is None}
+    counts = Counter(keys)
+    shared = max(counts, key=lambda key: (key in own, counts[key]))
+    return [m for m, key in pairs if key == shared]
 
 
 def _mean(member: Member) -> float:
@@ -227,12 +238,17 @@ def _row(member: Member) -> Row:
         _start(subject),
         _settings(subject),
         _costs(subject),
-        exact(found.estimate) if found else None,
+        exact(found.estimate) + _of_other_data(member) if found else None,
         exact(bdmc.gap) if bdmc else None,
         exact(member.difference, sign=True) if member.difference else None,
         exact(importance.bound) + _samples(importance.num_samples) if importance else None,
         exact(importance.elbo) if importance else None,
     )
+
+
+def _of_other_data(member: Member) -> Markup:
+    text = Markup("<small>of other data, {}</small>")
+    return text.format(member.other_data) if member.other_data else Markup("")
 
 
 def _samples(number_samples: int) -> Markup:
@@ -247,11 +263,9 @@ def _start(subject: Subject) -> str:
 def _settings(subject: Subject) -> list[str]:
     """Return method, K, T, L and kernel; a dash for what the method has none of."""
     method = subject.method
-    name = str(method["method"])
-    has_chains = name in METHODS and METHODS[name].has_chains
     own = ("num_temperatures", "num_leapfrog", "kernel")
-    chains = [str(method.get(key, _NONE)) if has_chains else _NONE for key in own]
-    return [name, str(method["num_samples"]), *chains]
+    chains = [str(method.get(key, _NONE)) if subject.has_chains else _NONE for key in own]
+    return [str(method["method"]), str(method["num_samples"]), *chains]
 
 
 def _costs(subject: Subject) -> list[str]:
@@ -280,8 +294,8 @@ def _notes(member: Member) -> list[str]:
         lines.append(f"{counted(number_bad, 'example')} without a finite log p(x).")
     if origin is None:
         lines.append(
-            "the folder's name does not tell which weights and data the evaluation is of; they may "
-            "be earlier weights or other data."
+            "the evaluation does not tell which weights and data it is of; they may be earlier "
+            "weights or other data."
         )
     elif origin.update != member.subject.update:
         lines.append(
@@ -297,6 +311,7 @@ def missing(group: Sequence[Member]) -> list[Missing]:
     begun = [m for m in bare if m.subject.folder.unfinished]
     new = [m for m in bare if not m.subject.folder.unfinished]
     measured = [m for m in group if m.evaluation is not None]
+    foreign = [m for m in measured if m.other_data]
     loose = [m for m in measured if _found(m).bdmc is None]
     plain = [m for m in measured if _found(m).importance is None]
     # That many is what an evaluation does unless it was told not to.
@@ -305,6 +320,11 @@ def missing(group: Sequence[Member]) -> list[Missing]:
     lines = [
         _lacking("no evaluation of test examples yet", new, [_again(m) for m in new]),
         _lacking("an evaluation that was begun and has no result", begun, list(map(_again, begun))),
+        _lacking(
+            "no evaluation yet but of other data",
+            foreign,
+            [m.subject.evaluate_command for m in foreign],
+        ),
         _lacking("no certificate", loose, certified),
         _lacking("no importance-weighted bound and no ELBO", plain, bounded, is_extra=True),
     ]

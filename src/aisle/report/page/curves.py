@@ -19,6 +19,8 @@ SHARES = {"least": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "largest": 1.0
 _FLAT = 1e-6
 # Costs that differ by more are drawn on a logarithmic axis.
 _WIDE = 8.0
+# Methods that weigh the samples of an example alike, whatever weights they log.
+_EQUAL = ("vae", "mh-hmc")
 # Share of a run, its beginning, whose steep rise would flatten all that follows.
 _RISE = 0.1
 
@@ -46,7 +48,7 @@ class Quantiles(NamedTuple):
 
 def learning(group: Sequence[Member]) -> list[Group]:
     """Draw the bounds along training, against each cost."""
-    known = [m for m in group if m.subject.folder.history is not None]
+    known = [(m.subject.data_name, m) for m in group if m.subject.folder.history is not None]
     return [
         Group(data, own, [_learning_plot(f"learning{i}", own, cost) for cost in _COSTS])
         for i, (data, own) in enumerate(_by_data(known).items())
@@ -71,11 +73,11 @@ def _lines_of(group: Sequence[Member], text: str, commands: list[str]) -> Missin
     return Missing(f"{joined([m.name for m in group])}: {text}.", commands)
 
 
-def _by_data(group: Sequence[Member]) -> dict[str, list[Member]]:
+def _by_data(named: Sequence[tuple[str, Member]]) -> dict[str, list[Member]]:
     """Keep apart the runs on different data, whose likelihoods have nothing to do with another."""
     parts: dict[str, list[Member]] = {}
-    for member in group:
-        parts.setdefault(member.subject.data_name, []).append(member)
+    for data, member in named:
+        parts.setdefault(data, []).append(member)
     return parts
 
 
@@ -147,8 +149,9 @@ def moving_runs(group: Sequence[Member]) -> list[Member]:
 
 
 def weighted_runs(group: Sequence[Member]) -> list[Member]:
-    """Return the runs with more than one weight for an example."""
-    return [m for m, _ in _histories(group) if _num_samples(m) > 1]
+    """Return the runs whose samples of an example count by their weights."""
+    several = [m for m, _ in _histories(group) if _num_samples(m) > 1]
+    return [m for m in several if m.subject.method["method"] not in _EQUAL]
 
 
 def _num_samples(member: Member) -> int:
@@ -212,20 +215,18 @@ def _weights_plot(group: Sequence[Member]) -> Markup:
 
 
 def evaluation_chains(group: Sequence[Member]) -> list[Group]:
-    """Draw how the chains of each run's newest evaluation move."""
-    newest = [
-        (m, m.subject.folder.evaluations[0].found) for m in group if m.subject.folder.evaluations
-    ]
-    if not newest:
+    """Draw how the chains of each run's evaluation move."""
+    known = [(m, m.evaluation.found) for m in group if m.evaluation is not None]
+    if not known:
         return []
     # The step at beta = 1 is never made, so it has no acceptance.
-    accepted = [(m, f.betas[1 : len(f.acceptance) + 1], f.acceptance) for m, f in newest]
-    sizes = [(m, f.betas[1:], f.step_sizes) for m, f in newest]
+    accepted = [(m, f.betas[1 : len(f.acceptance) + 1], f.acceptance) for m, f in known]
+    sizes = [(m, f.betas[1:], f.step_sizes) for m, f in known]
     drawn = [
         _beta_plot("acceptance", "acceptance probability", accepted, (0.0, 1.02)),
         _beta_plot("step-sizes", "step size, tuned before and frozen", sizes, None),
     ]
-    return [Group("", [m for m, _ in newest], drawn)]
+    return [Group("", [m for m, _ in known], drawn)]
 
 
 def _beta_plot(
@@ -239,7 +240,7 @@ def _beta_plot(
     return plots.draw(
         Plot(
             f"evaluation-{name}",
-            f"Of the newest evaluations, by inverse temperature: {label}: {words}.",
+            f"Of the evaluations, by inverse temperature: {label}: {words}.",
             "inverse temperature",
             label,
             lines,
@@ -250,7 +251,8 @@ def _beta_plot(
 
 def distributions(group: Sequence[Member]) -> list[Group]:
     """Draw the densities of log p(x) over the examples, all runs on the same data together."""
-    known = [m for m in group if m.evaluation is not None and _spread(m.evaluation) > _FLAT]
+    measured = [m for m in group if m.evaluation is not None and _spread(m.evaluation) > _FLAT]
+    known = [(m.evaluated_data, m) for m in measured]
     return [
         Group(data, own, [_density_plot(f"density{i}", own)])
         for i, (data, own) in enumerate(_by_data(known).items())

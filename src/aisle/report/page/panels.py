@@ -3,12 +3,13 @@
 import base64
 import io
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from aisle.report.pictures import Panel
+from aisle.report.pictures import Panel, picture_size
 
 # Pixels that the longer side of a picture has: at least so many that a browser need not invent any,
 # at most so many that a page of pictures stays small.
@@ -22,27 +23,55 @@ _WIDTH, _HEIGHT, _MARGIN = 100, 76, 6
 
 
 def draw(panel: Panel, shape: tuple[int, ...], label: str) -> Markup:
-    """Return a panel as an element: an image for examples of two dimensions, lines for others."""
-    if len(shape) == 2:
-        return _image(panel, (shape[0], shape[1]), label)
-    return _lines(panel, label)
+    """Return a panel as an element: an image for examples that are pictures, lines for others."""
+    size = picture_size(shape)
+    return _lines(panel, label) if size is None else _image(panel, size, label)
 
 
-def _image(panel: Panel, shape: tuple[int, int], label: str) -> Markup:
-    """Draw in ink on a transparent ground, which the page may turn into light on dark."""
-    height, width = _size(shape)
-    gap = max(1, max(height, width) // 14)
-    rows = math.ceil(len(panel.examples) / panel.columns)
-    opacity = np.zeros((rows * (height + gap) - gap, panel.columns * (width + gap) - gap))
-    for i, values in enumerate(_opacities(panel.examples)):
-        row, column = divmod(i, panel.columns)
-        top, left = row * (height + gap), column * (width + gap)
-        opacity[top : top + height, left : left + width] = _resized(
-            values.reshape(shape), (height, width)
-        )
+def _image(panel: Panel, size: tuple[int, int, int], label: str) -> Markup:
+    """Draw on a transparent ground, in colour or in ink, which the page may turn into light."""
+    shares = _shares(panel.examples).reshape(-1, *size)
+    planes = [_grid(shares[..., channel], panel.columns) for channel in range(size[2])]
+    is_color = len(planes) > 1
+    pixels = _color(planes) if is_color else _ink(planes[0])
     return Markup(
-        '<img class="pictures" src="{}" width="{}" height="{}" alt="{}" decoding="async">'
-    ).format(_png(opacity), opacity.shape[1], opacity.shape[0], label)
+        '<img class="{}" src="{}" width="{}" height="{}" alt="{}" decoding="async">'
+    ).format(
+        "pictures" if is_color else "pictures ink",
+        _png(pixels),
+        pixels.shape[1],
+        pixels.shape[0],
+        label,
+    )
+
+
+def _grid(pictures: np.ndarray, columns: int) -> np.ndarray:
+    """Put pictures of one channel side by side, with NaN between them."""
+    height, width = _size((pictures.shape[1], pictures.shape[2]))
+    gap = max(1, max(height, width) // 14)
+    rows = math.ceil(len(pictures) / columns)
+    grid = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
+    for i, picture in enumerate(pictures):
+        row, column = divmod(i, columns)
+        top, left = row * (height + gap), column * (width + gap)
+        grid[top : top + height, left : left + width] = _resized(picture, (height, width))
+    return grid
+
+
+def _ink(shares: np.ndarray) -> np.ndarray:
+    """Return black that is the more opaque, the larger a value is."""
+    opacity = np.nan_to_num(_GROUND + (1 - _GROUND) * shares, nan=0.0)
+    return _levels(np.stack([np.zeros_like(opacity), opacity], axis=-1))
+
+
+def _color(planes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return red, green and blue, opaque where there is a picture."""
+    is_there = np.isfinite(planes[0]).astype(float)
+    return _levels(np.stack([*(np.nan_to_num(plane) for plane in planes), is_there], axis=-1))
+
+
+def _levels(shares: np.ndarray) -> np.ndarray:
+    return np.round(255 * shares).astype(np.uint8)
 
 
 def _size(shape: tuple[int, int]) -> tuple[int, int]:
@@ -58,16 +87,13 @@ def _resized(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.asarray(image.resize((size[1], size[0]), how))
 
 
-def _opacities(examples: np.ndarray) -> np.ndarray:
-    """Scale values to opacities: 0 to 1 as they are, others by the range they have."""
+def _shares(examples: np.ndarray) -> np.ndarray:
+    """Scale values to shares: 0 to 1 as they are, others by the range they have."""
     low, high = min(0.0, float(np.nanmin(examples))), max(1.0, float(np.nanmax(examples)))
-    shares = _GROUND + (1 - _GROUND) * (examples - low) / (high - low)
-    return np.nan_to_num(shares, nan=0.0)
+    return (examples - low) / (high - low)
 
 
-def _png(opacity: np.ndarray) -> str:
-    levels = np.round(255 * opacity).astype(np.uint8)
-    pixels = np.stack([np.zeros_like(levels), levels], axis=-1)
+def _png(pixels: np.ndarray) -> str:
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"

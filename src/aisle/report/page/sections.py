@@ -13,7 +13,7 @@ from aisle.evaluation.results import Bidirectional
 from aisle.report.page import panels, plots
 from aisle.report.page.comparison import Member
 from aisle.report.page.reading import Evaluation
-from aisle.report.page.subjects import Subject
+from aisle.report.page.subjects import Origin, Subject
 from aisle.report.page.words import exact, joined, number, with_error
 from aisle.report.pictures import (
     Panel,
@@ -26,6 +26,8 @@ from aisle.types import PRNGKey
 
 # Of the worst examples, how many are shown.
 NUM_WORST = 8
+# Options that also a method without chains has.
+_OF_ANY_METHOD = ("method", "num_samples")
 
 
 class Shown(NamedTuple):
@@ -49,6 +51,7 @@ class Sandwich(NamedTuple):
 
     member: Member
     examples: str
+    note: str
     chains: str
     lower: Markup
     upper: Markup
@@ -119,13 +122,20 @@ def _worst(member: Member, evaluation: Evaluation) -> Gallery:
     places = np.argsort(found.log_p, kind="stable")[:NUM_WORST]
     indices = found.indices[places].tolist()
     values = [number(float(found.log_p[i]), 1) for i in places]
-    xs = origin and member.subject.observations(origin.split, np.array(indices))
+    xs = None
+    if origin is not None and origin.data is None:
+        xs = member.subject.observations(origin.split, np.array(indices))
     if xs is None:
         listed = joined([f"{i} ({value})" for i, value in zip(indices, values, strict=True)])
-        why = member.subject.problem or "It is not known which data the evaluation is of."
-        return Gallery(member, [], f"{why} By number, with log p(x): {listed}.")
+        return Gallery(member, [], f"{_why_unseen(member)} By number, with log p(x): {listed}.")
     shown = [_shown(member, *one) for one in zip(indices, values, np.asarray(xs), strict=True)]
     return Gallery(member, shown, "")
+
+
+def _why_unseen(member: Member) -> str:
+    if member.other_data:
+        return f"The evaluation is of other data, {member.other_data}, which are not shown here."
+    return member.subject.problem or "It is not known which data the evaluation is of."
 
 
 def _shown(member: Member, index: int, value: str, x: np.ndarray) -> Shown:
@@ -174,6 +184,7 @@ def _sandwich(
     return Sandwich(
         member,
         f"{split}{round_.estimate.num_examples:,}",
+        _differs(member.subject, origin),
         f"{found.num_chains} × {round_.num_temperatures:,} × {found.num_leapfrog}",
         exact(bdmc.lower),
         exact(bdmc.upper),
@@ -183,6 +194,15 @@ def _sandwich(
     )
 
 
+def _differs(subject: Subject, origin: Origin | None) -> str:
+    """Say in what an evaluation is not one of the run's own data, or of the weights it has now."""
+    if origin is None:
+        return ""
+    data = [f"of other data, {origin.data}"] if origin.data else []
+    weights = [f"at update {origin.update:,}"] if origin.update != subject.update else []
+    return ", ".join(data + weights)
+
+
 def settings(group: Sequence[Member]) -> list[Settings]:
     """Say how each run and its evaluations came about."""
     return [
@@ -190,13 +210,21 @@ def settings(group: Sequence[Member]) -> list[Settings]:
             member,
             _commands(member),
             [
-                *_flat(member.subject.folder.config["train"]),
+                *_flat(_used(member.subject)),
                 *_flat({"data": member.subject.folder.config["data"]}),
             ],
             _flat(member.subject.folder.config.get("provenance", {})),
         )
         for member in group
     ]
+
+
+def _used(subject: Subject) -> dict[str, Any]:
+    """Return how a run was trained, without the options of chains if it has none."""
+    train, method = subject.folder.config["train"], subject.method
+    if not subject.has_chains:
+        method = {name: value for name, value in method.items() if name in _OF_ANY_METHOD}
+    return train | {"method": method}
 
 
 def _commands(member: Member) -> list[str]:

@@ -11,17 +11,26 @@ import numpy as np
 from jaxtyping import Array
 
 from aisle.data import Dataset
+from aisle.learning.estimators import METHODS
 from aisle.learning.observations import observe_all
 from aisle.report.page.reading import Evaluation, Folder
 from aisle.types import Model, Proposal
 
 
 class Origin(NamedTuple):
-    """How an evaluation came about: of which examples of the run's own data, at which update."""
+    """How an evaluation came about.
+
+    Attributes:
+        split: of the data.
+        update: of the weights.
+        command: that evaluates the same.
+        data: what it is of if not of the run's own data, or None.
+    """
 
     split: str
     update: int
     command: str
+    data: str | None = None
 
 
 class Subject(NamedTuple):
@@ -65,6 +74,35 @@ class Subject(NamedTuple):
     def method(self) -> dict[str, Any]:
         """Return the settings of its method."""
         return self.folder.config["train"]["method"]
+
+    @property
+    def has_chains(self) -> bool:
+        """Return whether its method runs chains."""
+        name = str(self.method["method"])
+        return name in METHODS and METHODS[name].has_chains
+
+    @property
+    def test_evaluations(self) -> list[Evaluation]:
+        """Return its evaluations of test examples that say most of it, the newest first.
+
+        They are of its own data and the weights that it has now. If there are none, they are of
+        its own data; if there are none of those either, of data that are not known; else of others.
+        """
+        tests = [e for e in self.folder.evaluations if self._split(e).startswith("test")]
+        best = min(map(self._distance, tests), default=0)
+        return [e for e in tests if self._distance(e) == best]
+
+    def _split(self, evaluation: Evaluation) -> str:
+        origin = self.origin(evaluation)
+        return evaluation.path.name if origin is None else origin.split
+
+    def _distance(self, evaluation: Evaluation) -> int:
+        origin = self.origin(evaluation)
+        if origin is None:
+            return 2
+        if origin.data is not None:
+            return 3
+        return int(origin.update != self.update)
 
     def origin(self, evaluation: Evaluation) -> Origin | None:
         """Return how one of its evaluations came about, if that is known."""

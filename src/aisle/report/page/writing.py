@@ -64,6 +64,7 @@ def render(subjects: Sequence[Subject], *, num_examples: int, seed: int) -> str:
         learning_gaps=curves.learning_gaps(group),
         galleries=sections.galleries(group, num_examples, seed),
         training_chains=curves.training_chains(group),
+        has_weights=bool(curves.weighted_runs(group)),
         chain_gaps=_chain_gaps(group),
         evaluation_chains=curves.evaluation_chains(group),
         distributions=curves.distributions(group),
@@ -103,7 +104,8 @@ def _chain_gaps(group: Sequence[Member]) -> list[Missing]:
         text = "No run has chains, and so none has acceptances and step sizes."
         lines.append(Missing(text, [f"aisle train {data} --method ais"]))
     if not curves.weighted_runs(group):
-        lines.append(Missing("An effective sample size needs K of 2 or more.", []))
+        text = "An effective sample size needs iwae, dreg or ais, with K of 2 or more."
+        lines.append(Missing(text, []))
     return lines
 
 
