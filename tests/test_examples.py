@@ -86,6 +86,14 @@ def test_a_model_of_your_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_compilation")
+def test_counts_are_fitted_as_well_as_by_the_model_that_made_them(tmp_path, monkeypatch):
+    found = run_example("counts.py", tmp_path, monkeypatch)
+    assert abs(found["found"].bdmc.gap.mean) < 0.1
+    assert abs(found["difference"].mean()) < 0.2
+
+
+@pytest.mark.slow
 def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
     found = run_example("evaluate_elsewhere.py", tmp_path, monkeypatch)
     errors = found["result"].log_p - found["exact"]
@@ -94,5 +102,5 @@ def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
 
 
 def test_every_example_is_tested():
-    tested = {"own_model.py", "evaluate_elsewhere.py"}
+    tested = {"own_model.py", "counts.py", "evaluate_elsewhere.py"}
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == tested

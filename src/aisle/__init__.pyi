@@ -13,7 +13,11 @@ from .evaluation import (
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
 )
-from .experiments.training import Run as Run, open_run as open_run
+from .experiments.training import (
+    Run as Run,
+    load_weights as load_weights,
+    open_run as open_run,
+)
 from .learning import Fitted as Fitted, fit as fit
 from .models import (
     DiagonalNormal as DiagonalNormal,

@@ -58,9 +58,10 @@ def gather(tree: Any) -> Any:
 
 
 def own_copy(tree: Any) -> Any:
-    """Return arrays that are the same on all devices as ones that this process can use alone."""
-    if jax.process_count() == 1:
-        return tree
+    """Return arrays that are the same on all devices as ones that this process can use alone.
+
+    They are bound to no device, and so go together with arrays that are on other ones.
+    """
     return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)), tree)
 
 

@@ -377,6 +377,15 @@ def test_names_and_data_that_make_no_sense(tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_was_trained_on_some_devices_can_be_evaluated_on_all():
+    options = QUICK | {"batch_size": 30, "num_epochs": 1, "method": "vae"}
+    fitted = fit(START, encoder(), DATA, **options)
+    everywhere = jax.sharding.Mesh(jax.devices(), ("examples",))
+    xs = jax.device_put(DATA[:8].astype(np.float32), jax.NamedSharding(everywhere, jax.P()))
+    log_p = jax.jit(jax.vmap(LinearGaussian.log_marginal, in_axes=(None, 0)))(fitted.model, xs)
+    assert np.all(np.isfinite(log_p))
+
+
 def test_a_split_is_flat_and_an_array_keeps_its_shape():
     array = np.zeros((5, 4, 3), np.float32)
     split, shape = as_split(array)

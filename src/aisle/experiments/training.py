@@ -158,8 +158,9 @@ def export_run(run: Run, path: Path) -> None:
     weights_file.export(path, named, {"model": options, "shape": list(run.shape)})
 
 
-def load_weights(path: Path) -> Weights:
-    """Load the (model, proposal) of a file that `export_run` wrote."""
+def load_weights(path: str | Path) -> Weights:
+    """Load the (model, proposal) of a file that `aisle export` wrote."""
+    path = Path(path)
     metadata = weights_file.read_metadata(path)
     try:
         options, mean = ModelOptions(**metadata["model"]), np.zeros(math.prod(metadata["shape"]))
