@@ -37,8 +37,12 @@ class Evaluate:
     json: Annotated[Path | None, arg(metavar="PATH")] = None
     """Also write the result as JSON to this file."""
 
-    config: OmitArgPrefixes[EvaluateConfig] = field(default_factory=EvaluateConfig)
-    joined: OmitArgPrefixes[DistributedOptions] = field(default_factory=DistributedOptions)
+    config: Annotated[OmitArgPrefixes[EvaluateConfig], arg(name="")] = field(
+        default_factory=EvaluateConfig
+    )
+    joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
+        default_factory=DistributedOptions
+    )
 
     def run(self) -> int:
         """Evaluate, print the table and say where the figures are."""

@@ -45,10 +45,16 @@ class Train:
 
     method: OmitArgPrefixes[MethodOptions] = field(default_factory=MethodOptions)
     model: OmitArgPrefixes[ModelOptions] = field(default_factory=ModelOptions)
-    observations: OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)
+    observations: Annotated[OmitArgPrefixes[DataOptions], arg(name="data")] = field(
+        default_factory=DataOptions
+    )
     optimizer: OmitArgPrefixes[OptimizerOptions] = field(default_factory=OptimizerOptions)
-    run_options: OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
-    joined: OmitArgPrefixes[DistributedOptions] = field(default_factory=DistributedOptions)
+    run_options: Annotated[OmitArgPrefixes[RunOptions], arg(name="run")] = field(
+        default_factory=RunOptions
+    )
+    joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
+        default_factory=DistributedOptions
+    )
 
     def run(self) -> int:
         """Train, and say where the run is."""
