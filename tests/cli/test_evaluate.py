@@ -522,7 +522,7 @@ BAD_OPTIONS = [
     (["--seed", "-1"], "seed is -1"),
     (["--memory-mb", "0"], "memory_mb is 0"),
     (["--json", "missing/a.json"], "missing/a.json is in a folder that does not exist"),
-    (["--json", "."], ". is a folder"),
+    (["--json", "."], ". does not end in .json"),
     (["--data", "nowhere.npy"], "nowhere.npy"),
     (["--data", "nonsense"], "nonsense"),
     (["--no-such-option"], "--no-such-option"),

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from aisle.data import load
 from aisle.experiments import training
 from aisle.learning import checkpoints
 from aisle.provenance import git_commit
@@ -97,7 +98,10 @@ def test_the_configuration_is_whole(board):
         },
     }
     facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
+    digests = stored["data"].pop("digests")
     assert stored["data"] == facts | {"num_train": 1500, "num_test": 297}
+    dataset = load("digits")
+    assert digests == {"train": dataset.train.digest(), "test": dataset.test.digest()}
     packages = stored["provenance"]["packages"]
     assert {"aisle", "jax", "jaxlib", "equinox", "optax", "numpy"} <= packages.keys()
     assert packages == {name: importlib.metadata.version(name) for name in packages}

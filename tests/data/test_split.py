@@ -87,3 +87,13 @@ def test_mean_does_not_hold_the_data_in_memory(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 4 * CHUNK_BYTES
     finally:
         tracemalloc.stop()
+
+
+def test_a_digest_tells_other_examples_and_not_other_places():
+    array = np.random.default_rng(0).normal(size=(3000, 4))
+    whole = Split(array).digest()
+    assert whole == Split(array.copy()).digest()
+    assert whole == Split(np.concatenate([array[:1], array]), np.arange(1, 3001)).digest()
+    assert Split(array.astype(bool)).digest() == Split(np.uint8(255 * (array != 0))).digest()
+    others = [array + 1e-9, array[:-1], array.reshape(6000, 2), array.astype(np.float32)]
+    assert len({whole, *(Split(other).digest() for other in others)}) == 5
