@@ -67,6 +67,19 @@ def test_a_row_says_what_was_found(done):
     assert row.seconds > 0
 
 
+def test_a_row_may_show_how_tight_short_chains_are(done):
+    out, (row, _) = done
+    assert row.short is None
+    (out / "dreg" / "cell.json").rename(out / "kept")
+    short = tables._one_chain(HOW)
+    again = cells.run_cell(CELL._replace(short=short), out)
+    (out / "kept").rename(out / "dreg" / "cell.json")
+    assert again.row._replace(short=None) == row
+    assert again.row.short == evaluating.evaluate(out / "dreg", short)[0].estimate
+    sampler = short.sampler
+    assert (sampler.num_chains, sampler.num_temperatures, sampler.num_leapfrog) == (1, 11, 2)
+
+
 def test_a_finished_cell_is_not_run_again(done, monkeypatch):
     out, before = done
     monkeypatch.setattr(training, "train", None)

@@ -35,6 +35,7 @@ class Cell(NamedTuple):
         start: name of the cell whose weights it starts from, or None.
         paper: the figure to compare with, or None.
         note: what the reader of the figure must know.
+        short: an evaluation by chains as short as those of training, to show how tight they are.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Cell(NamedTuple):
     start: str | None = None
     paper: float | None = None
     note: str = ""
+    short: EvaluateConfig | None = None
 
 
 class Row(NamedTuple):
@@ -55,6 +57,7 @@ class Row(NamedTuple):
         command: that trains the same.
         elbo: evidence lower bound of the evaluated examples, or None if not asked for.
         active_units: latents that the encoder uses, likewise.
+        short: mean log-weight of short chains, likewise.
     """
 
     cell: str
@@ -78,6 +81,7 @@ class Row(NamedTuple):
     command: str
     elbo: Mean | None = None
     active_units: int | None = None
+    short: Mean | None = None
 
 
 class Finished(NamedTuple):
@@ -112,7 +116,10 @@ def run_cell(cell: Cell, out: Path) -> Finished:
         return done
     run = train_cell(cell, out)
     found = evaluate(run.path, cell.evaluation)[0]
-    done = Finished(_row(cell, run, found), found.log_p)
+    row = _row(cell, run, found)
+    if cell.short is not None:
+        row = row._replace(short=evaluate(run.path, cell.short)[0].estimate)
+    done = Finished(row, found.log_p)
     content = {
         "settings": _settings(cell, out),
         "row": as_plain(done.row),

@@ -10,7 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 from aisle.experiments.budgets import BUDGETS, Budget
 from aisle.experiments.cells import Cell
-from aisle.experiments.options import MethodOptions, OptimizerOptions, RunOptions, TrainConfig
+from aisle.experiments.options import (
+    EvaluateConfig,
+    MethodOptions,
+    OptimizerOptions,
+    RunOptions,
+    SamplerOptions,
+    TrainConfig,
+)
 
 # Test log-likelihoods of Ding & Freedman (2020) in nats, by data, method, K and T.
 PAPER: dict[tuple[str, str, int, int | None], float] = {
@@ -188,6 +195,8 @@ def recipes(budget: Budget, seed: int) -> TableSpec:
         own = make.trial(trial)
         if trial.name in {one.after for one in _TRIALS}:
             own = own._replace(evaluation=None)
+        elif own.evaluation:
+            own = own._replace(short=_one_chain(own.evaluation))
         cells |= {cell.name: cell for cell in [*make.start(), own]}
     short, long = cells["mnist-short-recipe-tuned"], cells["mnist-recipe-tuned"]
     others = [cell for cell in cells.values() if cell.evaluation and cell not in (short, long)]
@@ -335,6 +344,14 @@ class _Maker(NamedTuple):
     def _name(self, cell: str) -> str:
         base = "" if self.base == "one-layer" else f"{self.base}-"
         return f"{self.data}-{base}{cell}"
+
+
+def _one_chain(evaluation: EvaluateConfig) -> EvaluateConfig:
+    """Return an evaluation by one chain like those of an update, T = 11 and L = 2."""
+    sampler = SamplerOptions(
+        num_chains=1, num_temperatures=11, num_leapfrog=2, schedule="linear", bdmc_examples=0
+    )
+    return EvaluateConfig(num_examples=evaluation.num_examples, sampler=sampler)
 
 
 def _last(cells: list[Cell]) -> str | None:
