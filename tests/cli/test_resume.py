@@ -314,7 +314,7 @@ def empty_config(folder):
 
 
 def foreign_config(folder):
-    (folder / "config.json").write_text('{"fit": {}}')
+    (folder / "config.json").write_text('{"other": {}}')
 
 
 def drop_config(folder):

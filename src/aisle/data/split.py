@@ -4,10 +4,9 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array
 
 # What one pass over the data holds in memory at a time.
 CHUNK_BYTES = 1 << 25
@@ -79,8 +78,8 @@ class Split:
         return np.ascontiguousarray(rows, self.dtype)
 
 
-def as_values(array: np.ndarray | Array) -> np.ndarray | Array:
-    """Return bytes and bits as a model sees them: uint8 as value / 255, bool as 0 and 1."""
+def as_values(array: Any) -> Any:
+    """Return an array as a model sees it: uint8 as value / 255, bool as 0 and 1."""
     if array.dtype == np.uint8:
         return array.astype(np.float32) / 255
     return array.astype(np.float32) if array.dtype == np.bool_ else array
