@@ -68,6 +68,8 @@ def reproduce(
     name: str, out: Path, budget: str, patterns: list[str], seed: int, is_plan: bool
 ) -> int:
     """Run the chosen cells of a table, and write the table of all that are done."""
+    import jax
+
     from aisle.experiments import cells, tables
     from aisle.learning.trainer import check_seed
 
@@ -85,6 +87,8 @@ def reproduce(
         else:
             done = cells.run_cell(cell, out)
             console.print(f"log p(x) >= {with_error(done.row.log_likelihood)}")
+        # The next cell has programs of its own: those of dozens of cells are too many to keep.
+        jax.clear_caches()
     shown = [(cell, cells.finished(cell, out)) for cell in spec.cells if cell.evaluation]
     _report(spec, out / name, {cell.name: done for cell, done in shown if done is not None})
     return 0
