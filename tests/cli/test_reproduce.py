@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aisle.cli.output import csv_text
+from aisle.cli.tables import _flat
 from aisle.experiments import cells, estimating, figure1, tables
 from aisle.experiments.figure1 import Outcome, Row
 from aisle.statistics import Mean
@@ -271,3 +273,11 @@ def test_the_paper_s_tables_from_end_to_end(capsys, tmp_path):
     assert run(capsys, "reproduce", "table2", *options)[0] == 0
     after = contents(tmp_path)
     assert {name: after[name] for name in before} == before
+
+
+def test_a_figure_that_only_some_cells_have_is_in_the_csv_file():
+    bare, *_ = ROWS.values()
+    rows = [bare, bare._replace(short=Mean(-90.0, 0.5, 3))]
+    first, second = csv.DictReader(csv_text(list(map(_flat, rows))).splitlines())
+    assert (first["short_mean"], second["short_mean"]) == ("", "-90.0")
+    assert "short" not in first and first["cell"] == bare.cell

@@ -97,9 +97,9 @@ def with_error(mean: "Mean", digits: int = 2) -> str:
 
 
 def csv_text(records: list[dict[str, Any]]) -> str:
-    """Return records of the same names as a table with these as its heading."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
+    """Return records as a table with their names as its heading; what one has not stays empty."""
+    text, names = io.StringIO(newline=""), dict.fromkeys(name for r in records for name in r)
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()

@@ -200,6 +200,9 @@ def _flat(row: "Row") -> dict[str, Any]:
 
     flat: dict[str, Any] = {}
     for name, value in as_plain(row).items():
+        # A figure that some cells have is then not also a column without its parts.
+        if value is None:
+            continue
         nested = value.items() if isinstance(value, dict) else [("", value)]
         flat |= {f"{name}_{end}" if end else name: each for end, each in nested}
     return flat
