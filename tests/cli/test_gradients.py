@@ -272,12 +272,12 @@ def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch, digits, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--repeats", 2], "repeats is 2: it must be at least 3"),
-        (["--num-examples", 0], "num_examples is 0: it must be at least 1"),
-        (["-K", 0], "num_samples is 0: it must be at least 1"),
-        (["-L", 0], "num_leapfrog is 0: it must be at least 1"),
-        (["--temperatures", 5, 0], "temperatures is (5, 0): it must be one or more numbers"),
-        (["--seed", -1], "seed is -1: it must be from 0 to 4294967295"),
+        (["--repeats", 2], "--repeats is 2: it must be at least 3"),
+        (["--num-examples", 0], "--num-examples is 0: it must be at least 1"),
+        (["-K", 0], "--num-samples is 0: it must be at least 1"),
+        (["-L", 0], "--num-leapfrog is 0: it must be at least 1"),
+        (["--temperatures", 5, 0], "--temperatures is (5, 0): it must be one or more numbers"),
+        (["--seed", -1], "--seed is -1: it must be from 0 to 4294967295"),
         (["--repeats", "many"], "--repeats"),
     ],
 )

@@ -234,15 +234,15 @@ def test_a_figure_that_is_not_finite_is_null(compared, finished):
 
 
 BAD_OPTIONS = [
-    (["--budgets", "0"], "budgets is (0,): it must be one or more numbers, each at least 1"),
+    (["--budgets", "0"], "--budgets is (0,): it must be one or more numbers, each at least 1"),
     (["--budgets", "22", "-5"], "-5"),
     (["--budgets"], "budgets"),
     (["--budgets", "many"], "many"),
-    (["--chains", "0"], "chains is 0: it must be at least 1"),
-    (["--num-examples", "0"], "num_examples is 0"),
-    (["--truth-temperatures", "1"], "truth_temperatures is 1: it must be at least 2"),
-    (["--truth-chains", "0"], "truth_chains is 0"),
-    (["--seed", "-1"], "seed is -1"),
+    (["--chains", "0"], "--chains is 0: it must be at least 1"),
+    (["--num-examples", "0"], "--num-examples is 0"),
+    (["--truth-temperatures", "1"], "--truth-temperatures is 1: it must be at least 2"),
+    (["--truth-chains", "0"], "--truth-chains is 0"),
+    (["--seed", "-1"], "--seed is -1"),
     (["--no-such-option"], "--no-such-option"),
 ]
 

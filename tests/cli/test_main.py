@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_a_full_disk_below_the_output_is_told_in_one_line():
     with open("/dev/full", "w") as full:  # noqa: PTH123
         found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert found.returncode == 1
-    assert found.stderr.startswith(b"aisle: cannot write to standard output (no space left")
+    assert found.stderr.startswith(b"aisle: no space left for what this command writes: make room")
     assert found.stderr.count(b"\n") == 1
 
 
@@ -121,3 +122,9 @@ def test_a_module_that_breaks_for_a_signal_is_no_traceback(capsys, monkeypatch, 
 
     monkeypatch.setattr(Selfcheck, "run", broken)
     assert run(capsys, "selfcheck") == (143, "", "aisle: interrupted\n")
+
+
+def test_a_folder_that_is_called_like_an_option_keeps_its_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    assert run(capsys, "sample", "out")[2].startswith("aisle: out is not a run")

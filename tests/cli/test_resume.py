@@ -19,6 +19,7 @@ import pytest
 
 from aisle.experiments import training
 from aisle.learning import checkpoints
+from aisle.learning.run_directory import held
 from commands import assert_mistake, call, contents, run
 
 EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
@@ -290,6 +291,14 @@ def test_a_run_goes_on_with_its_own_options_only(capsys, two_epochs, options):
     before = contents(two_epochs)
     result = run(capsys, "train", "--resume", two_epochs, *options)
     assert_mistake(result, "--resume", "only --epochs may be given")
+    assert contents(two_epochs) == before
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(capsys, two_epochs):
+    before = contents(two_epochs)
+    with held(two_epochs):
+        result = run(capsys, "train", "--resume", two_epochs, "--epochs", EPOCHS)
+    assert_mistake(result, f"{two_epochs} is being trained by another process: wait for it")
     assert contents(two_epochs) == before
 
 

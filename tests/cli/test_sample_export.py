@@ -213,8 +213,8 @@ def test_an_unwritable_folder(capsys, tmp_path, digits, command):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--num-samples", "0"], "num_samples is 0"),
-        (["--num-samples", "-4"], "num_samples is -4"),
+        (["--num-samples", "0"], "--num-samples is 0"),
+        (["--num-samples", "-4"], "--num-samples is -4"),
         (["--num-samples", "few"], "few"),
     ],
 )

@@ -1,12 +1,14 @@
 """The `aisle` command: its subcommands, and what a mistake looks like."""
 
 import contextlib
+import dataclasses
 import errno
 import io
 import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import NoReturn, Protocol, runtime_checkable
 
@@ -74,7 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(128 + signal.SIGPIPE)
         if error.errno != errno.ENOSPC:
             raise
-        _fail("cannot write to standard output (no space left on device): make room", code=1)
+        place = error.filename or "what this command writes"
+        _fail(f"no space left for {place}: make room, and run the command again", code=1)
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
@@ -82,7 +85,7 @@ def _run(arguments: list[str] | None) -> NoReturn:
     try:
         sys.exit(command.run())
     except InputError as error:
-        _fail(str(error))
+        _fail(_as_typed(str(error), command))
     except TrainingError as error:
         _fail(str(error), code=1)
     except (KeyboardInterrupt, ImportError) as error:
@@ -121,6 +124,24 @@ def _one_line(framed: str) -> str:
     sections = re.split(r"[─-]{4,}", " ".join(inside))
     sentences = [" ".join(section.split()).removesuffix(".").rstrip() for section in sections]
     return "; ".join(sentence for sentence in sentences if sentence)
+
+
+def _as_typed(message: str, command: object) -> str:
+    """Call an option as it is typed, where the library's message begins with its name and value.
+
+    A file may be called like an option, but what is said of it does not begin like a value.
+    """
+    found = re.match(r"(\w+) is (?=[-\d'(]|nan|inf)", message)
+    if found is None or found[1] not in _option_names(command):
+        return message
+    return f"--{found[1].replace('_', '-')}{message[found.end(1) :]}"
+
+
+def _option_names(options: object) -> Iterator[str]:
+    if dataclasses.is_dataclass(options):
+        for option in dataclasses.fields(options):
+            yield option.name
+            yield from _option_names(getattr(options, option.name))
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

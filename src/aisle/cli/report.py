@@ -1,7 +1,6 @@
 """`aisle report`."""
 
 import dataclasses
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -134,16 +133,12 @@ def _used(config: TrainConfig) -> TrainConfig:
 
 def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
     """Load a run's data; without them there is still a page, which says what is missing."""
-    from aisle.data import load
+    from aisle.experiments.training import load_data
 
     try:
-        dataset = load(run.config.data, data_dir or run.config.observations.data_dir)
+        return load_data(run.path, run.config, data_dir), ""
     except InputError as error:
         return None, f"{error}."
-    if math.prod(dataset.shape) != math.prod(run.shape):
-        sizes = f"{tuple(dataset.shape)}, not {tuple(run.shape)} as in training"
-        return None, f"the examples of {run.config.data} are of the shape {sizes}."
-    return dataset, ""
 
 
 def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":

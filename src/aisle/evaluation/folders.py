@@ -1,9 +1,15 @@
 """Folders that belong to one evaluation, so that no two mix their figures."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
 
 from aisle.data.files import replacing
 from aisle.errors import InputError
@@ -29,6 +35,17 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
+
+
+def digest(tree: PyTree) -> str:
+    """Return a hash of all numbers and arrays of a tree: settings name weights and data by it."""
+    state = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        if eqx.is_array_like(leaf):
+            values = np.asarray(leaf)
+            state.update(f"{values.dtype}{values.shape}".encode())
+            state.update(np.ascontiguousarray(values).tobytes())
+    return state.hexdigest()[:16]
 
 
 def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """log p(x) by annealed importance sampling, with bidirectional Monte Carlo as its certificate."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from aisle.data.split import as_values
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.arguments import check_arguments, check_observations
-from aisle.evaluation.folders import claim
+from aisle.evaluation.folders import claim, digest
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
@@ -376,17 +375,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     plain = {k: v for k, v in given.items() if k not in (*not_settings, "x", "pilot_x", "indices")}
     return {
         **plain,
-        "weights": _digest((given["model"], given["proposal"])),
-        "examples": _digest((given["x"], given["indices"])),
-        "pilot_examples": _digest(given["pilot_x"]),
+        "weights": digest((given["model"], given["proposal"])),
+        "examples": digest((given["x"], given["indices"])),
+        "pilot_examples": digest(given["pilot_x"]),
     }
-
-
-def _digest(tree: PyTree) -> str:
-    state = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        if eqx.is_array_like(leaf):
-            values = np.asarray(leaf)
-            state.update(f"{values.dtype}{values.shape}".encode())
-            state.update(np.ascontiguousarray(values).tobytes())
-    return state.hexdigest()[:16]

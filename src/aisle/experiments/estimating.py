@@ -37,6 +37,8 @@ def estimate(cell: Cell) -> Estimate:
         **dataclasses.asdict(config.optimizer),
         show_progress=False,
     )
+    if fitted.signal_number is not None:
+        raise KeyboardInterrupt
     updates = config.num_epochs * (len(dataset.train) // batch_size)
     first, last = (fitted.history[i] for i in (_UPDATES - 1, 2 * _UPDATES - 1))
     seconds, gradients = (last[name] - first[name] for name in ("seconds", "decoder_gradients"))

@@ -17,18 +17,15 @@ estimator's samples less its posterior mean.
 """
 
 import dataclasses
-import hashlib
 import itertools
 import json
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from aisle.annealing import Kernel
@@ -38,7 +35,7 @@ from aisle.data.files import remove_leftovers, replacing
 from aisle.errors import InputError
 from aisle.evaluation import pilot
 from aisle.evaluation.bias import compare
-from aisle.evaluation.folders import claim
+from aisle.evaluation.folders import claim, digest
 from aisle.evaluation.gradients import Averages, Examples, Program, average, make_program
 from aisle.experiments import commands, evaluating, gradient_reference
 from aisle.experiments.gradient_bench import Bench, Meter, Settings, check_settings
@@ -267,17 +264,12 @@ def _write_rows(folder: Path | None, case: Case, rows: list[Row]) -> None:
 
 def _identity(opened: Run, examples: Examples, settings: Settings) -> dict[str, Any]:
     """Return everything that the figures depend on, weights and data as hashes."""
-    weights = eqx.filter((opened.model, opened.proposal), eqx.is_inexact_array)
     return {
         **settings._asdict(),
         "update": opened.update,
-        "weights": _digest(np.asarray(ravel_pytree(weights)[0])),
-        "examples": _digest(examples.xs),
+        "weights": digest((opened.model, opened.proposal)),
+        "examples": digest(examples.xs),
         "estimators": ESTIMATORS,
         "kernels": {name: TRAINING[name]._asdict() for name in KERNELS},
         "reference_kernel": EVALUATION["tuned"]._asdict(),
     }
-
-
-def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]

@@ -158,14 +158,16 @@ class _Trial(NamedTuple):
 
 
 _TUNED = MethodOptions("ais", 1, 11)
+_RAMP = dataclasses.replace(_TUNED, schedule="ramp")
 _PAPER = dataclasses.replace(_TUNED, kernel="paper")
 _TRIALS = [
     _Trial("vae", MethodOptions("vae", 1), 1.9),
     _Trial("paper", _PAPER, 0.64),
     _Trial("tuned", _TUNED),
-    _Trial("ramp", dataclasses.replace(_TUNED, schedule="ramp")),
+    _Trial("ramp", _RAMP),
     _Trial("mh-hmc", MethodOptions("mh-hmc", 1, 11)),
     _Trial("wake", dataclasses.replace(_TUNED, phi_objective="elbo+wake")),
+    _Trial("ramp-wake", dataclasses.replace(_RAMP, phi_objective="elbo+wake")),
     _Trial("tuned", _TUNED, 0.62, "full"),
     _Trial("tuned", _TUNED, 0.76, "flow"),
     _Trial("rate-x0.5", _TUNED, rate=0.5),
@@ -180,6 +182,7 @@ _TRIALS = [
     _Trial("tuned", _TUNED, 1.95, "scratch", rate=2.0),
     # From the VAE behind the tables' cells, three times as long, and for as many epochs as theirs.
     _Trial("tuned", _TUNED, base="one-layer"),
+    _Trial("ramp", _RAMP, base="one-layer"),
     _Trial("dreg-K1", MethodOptions("dreg", 1), base="one-layer"),
     _Trial("dreg-K5", MethodOptions("dreg", 5), base="one-layer"),
     _Trial("paper", _PAPER, base="one-layer"),

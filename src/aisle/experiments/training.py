@@ -80,12 +80,17 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
         extended = {**stored, "train": to_json(config)}
-        processes.first_does(lambda: run_directory.update_config(out, extended))
+        processes.first_does(lambda: _update_config(out, extended))
     if checkpoints.latest(out) is not None:
         # Its own weights take the place of those it started from, which may be gone by now.
         started = dataclasses.replace(config.model, init_from=None)
         config = dataclasses.replace(config, model=started)
     return _fit(config, dataset, out, show_progress, resume=True)
+
+
+def _update_config(out: Path, content: dict[str, Any]) -> None:
+    with run_directory.held(out):
+        run_directory.update_config(out, content)
 
 
 def load_data(path: Path, config: TrainConfig, data_dir: Path | None = None) -> Dataset:

@@ -146,11 +146,13 @@ class Method(NamedTuple):
         estimate: the function.
         has_chains: whether it runs chains, whose step sizes are then adapted.
         num_gradients: gradients of log p(x, z) that one example costs, for a kernel.
+        is_weighted: whether the samples of an example count by their weights, or alike.
     """
 
     estimate: Callable[..., Estimate]
     has_chains: bool
     num_gradients: Callable[[Kernel], int]
+    is_weighted: bool = True
 
 
 def _chain_gradients(kernel: Kernel) -> int:
@@ -159,11 +161,11 @@ def _chain_gradients(kernel: Kernel) -> int:
 
 
 METHODS: dict[str, Method] = {
-    "vae": Method(vae, False, lambda kernel: kernel.num_samples),
+    "vae": Method(vae, False, lambda kernel: kernel.num_samples, is_weighted=False),
     "iwae": Method(iwae, False, lambda kernel: kernel.num_samples),
     # Theta's and phi's gradients weigh the samples differently: two passes.
     "dreg": Method(dreg, False, lambda kernel: 2 * kernel.num_samples),
-    "mh-hmc": Method(mh_hmc, True, _chain_gradients),
+    "mh-hmc": Method(mh_hmc, True, _chain_gradients, is_weighted=False),
     "ais": Method(ais, True, _chain_gradients),
 }
 

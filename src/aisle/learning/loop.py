@@ -17,7 +17,7 @@ from aisle.errors import TrainingError
 from aisle.learning import checkpoints
 from aisle.learning.batches import Chunk, Feeder
 from aisle.learning.interruption import listening
-from aisle.learning.run_directory import MetricsWriter, read_metrics
+from aisle.learning.run_directory import MetricsWriter, held, read_metrics
 from aisle.learning.updates import Recipe, TrainState, UpdateLog, make_chunk
 from aisle.progress import Progress
 from aisle.statistics import Mean
@@ -63,10 +63,11 @@ class Loop:
         self, state: TrainState, resume: bool
     ) -> tuple[TrainState, list[dict[str, Any]], int | None]:
         """Train to the end, or until a signal asks to stop; return state, history and signal."""
-        state, first = self._start(state, resume)
         history: list[dict[str, Any]] = []
         saved_at = time.perf_counter()
         with ExitStack() as stack:
+            processes.first_does(lambda: self._hold(stack))
+            state, first = self._start(state, resume)
             stack.enter_context(closing(self.feeder))
             writer = self._writer(stack, first)
             signal_number = 0
@@ -94,6 +95,10 @@ class Loop:
         if not signal_number:
             self._check_bounds(history)
         return state, history, signal_number or None
+
+    def _hold(self, stack: ExitStack) -> None:
+        if self.out is not None:
+            stack.enter_context(held(self.out))
 
     def _start(self, state: TrainState, resume: bool) -> tuple[TrainState, int]:
         """Place the first state, or the newest checkpoint's, on all devices."""

@@ -4,6 +4,7 @@ Whenever the process is killed, both can be read: the settings are replaced at o
 and of the history at most the last line is lost.
 """
 
+import fcntl
 import json
 import math
 import os
@@ -66,6 +67,27 @@ def update_config(path: Path, config: Mapping[str, object]) -> None:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the records of a run, without a last line that a kill left half-written."""
     return [record for _, record in _lines(_metrics_file(path))]
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other processes from training the same run, for as long as this one lives."""
+    with _disk_errors(path):
+        folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise InputError(
+            f"{path} is being trained by another process: wait for it, or stop it first"
+        ) from None
+    except OSError:
+        # Not every file system has locks: without them, nobody is told.
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
 
 
 class MetricsWriter:

@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 from scipy.stats import gaussian_kde
 
+from aisle.learning.estimators import METHODS
 from aisle.report.page import plots
 from aisle.report.page.comparison import Member, Missing
 from aisle.report.page.plots import Line, Plot, thinned
@@ -19,8 +20,6 @@ SHARES = {"least": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "largest": 1.0
 _FLAT = 1e-6
 # Costs that differ by more are drawn on a logarithmic axis.
 _WIDE = 8.0
-# Methods that weigh the samples of an example alike, whatever weights they log.
-_EQUAL = ("vae", "mh-hmc")
 # Share of a run, its beginning, whose steep rise would flatten all that follows.
 _RISE = 0.1
 
@@ -151,7 +150,7 @@ def moving_runs(group: Sequence[Member]) -> list[Member]:
 def weighted_runs(group: Sequence[Member]) -> list[Member]:
     """Return the runs whose samples of an example count by their weights."""
     several = [m for m, _ in _histories(group) if _num_samples(m) > 1]
-    return [m for m in several if m.subject.method["method"] not in _EQUAL]
+    return [m for m in several if METHODS[m.subject.method["method"]].is_weighted]
 
 
 def _num_samples(member: Member) -> int:
