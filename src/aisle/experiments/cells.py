@@ -138,7 +138,9 @@ def finished(cell: Cell, out: Path) -> Finished | None:
     content = json.loads(file.read_text())
     if content["settings"] != _settings(cell, out):
         raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
-    return Finished(from_plain(content["row"]), np.array(content["log_p"]))
+    # Options that are not named have the present defaults, which may be others than then.
+    row = from_plain(content["row"])._replace(command=commands.train(cell.config, cell.start))
+    return Finished(row, np.array(content["log_p"]))
 
 
 def as_plain(row: Row) -> dict[str, Any]:

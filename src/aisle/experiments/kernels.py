@@ -76,7 +76,9 @@ _WORDS = {
 def _variant(start: str, **changes: Any) -> tuple[str, Preset]:
     """Change a preset, and name it by what was changed."""
     words = [_WORDS[name].format(value) for name, value in changes.items()]
-    return ", ".join([start, *words]), TRAINING[start]._replace(**changes)
+    # Evenly spaced if nothing else is said: a schedule that stays at the posterior helps training,
+    # but what is compared here are weights, which gain nothing there.
+    return ", ".join([start, *words]), TRAINING[start]._replace(**{"schedule": "linear", **changes})
 
 
 def _variants() -> dict[str, Preset]:
@@ -97,7 +99,7 @@ def _variants() -> dict[str, Preset]:
         _variant("tuned", momentum_refresh=0.4),
         *(_variant("tuned", target_accept=value) for value in (0.65, 0.9)),
         _variant("tuned", jitter=0.2),
-        *(_variant("tuned", schedule=value) for value in ("sigmoid", ADAPTED)),
+        *(_variant("tuned", schedule=value) for value in ("sigmoid", "ramp", ADAPTED)),
         _variant("paper", schedule=ADAPTED),
     ]
     return dict(pairs)
