@@ -65,7 +65,7 @@ def test_the_configuration_is_whole(board):
             "num_temperatures": 3,
             "kernel": "tuned",
             "num_leapfrog": 2,
-            "schedule": "linear",
+            "schedule": "ramp",
             "target_accept": 0.8,
             "precondition": 0.75,
             "momentum_refresh": 0.6,

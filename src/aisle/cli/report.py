@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check_rules
-from aisle.experiments.options import EvaluateConfig, MethodOptions, SamplerOptions, TrainConfig
+from aisle.experiments.options import EvaluateConfig, SamplerOptions
 
 if TYPE_CHECKING:
     from aisle.data import Dataset
@@ -114,21 +114,10 @@ def _open(path: Path, data_dir: Path | None) -> "Subject":
         dataset,
         problem,
         run.config.observations.binarize,
-        f"{commands.train(_used(run.config))} --out {shlex.quote(str(path))}",
+        f"{commands.train(commands.used(run.config))} --out {shlex.quote(str(path))}",
         f"aisle evaluate {shlex.quote(str(path))}",
         {name: origin for name, origin in origins.items() if origin is not None},
     )
-
-
-def _used(config: TrainConfig) -> TrainConfig:
-    """Leave out the options of chains if the method has none."""
-    from aisle.learning.estimators import METHODS
-
-    method = config.method
-    if METHODS[method.method].has_chains:
-        return config
-    plain = MethodOptions(method=method.method, num_samples=method.num_samples)
-    return dataclasses.replace(config, method=plain)
 
 
 def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":

@@ -15,9 +15,9 @@ from aisle.data.files import replacing
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood
 from aisle.experiments import commands, training
-from aisle.experiments.commands import without_places
 from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
+from aisle.learning.estimators import METHODS
 from aisle.learning.run_directory import read_metrics
 from aisle.statistics import Mean, summarise
 
@@ -95,8 +95,7 @@ def train_cell(cell: Cell, out: Path) -> training.Run:
     """Train a cell in its folder, or go on with what is there."""
     folder, wanted = out / cell.name, planned(cell, out)
     if (folder / "config.json").exists():
-        # A table may be moved.
-        if without_places(training.open_config(folder)) != without_places(wanted):
+        if _essence(training.open_config(folder)) != _essence(wanted):
             raise InputError(f"{folder} has other settings: choose another --out, or remove it")
         if _is_trained(folder, wanted):
             return training.open_run(folder)
@@ -136,7 +135,9 @@ def finished(cell: Cell, out: Path) -> Finished | None:
     if not file.exists():
         return None
     content = json.loads(file.read_text())
-    if content["settings"] != _settings(cell, out):
+    stored = content["settings"]
+    trained = training.from_json(stored, file.parent)
+    if {**stored, "train": _essence(trained)} != _settings(cell, out):
         raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
     # Options that are not named have the present defaults, which may be others than then.
     row = from_plain(content["row"])._replace(command=commands.train(cell.config, cell.start))
@@ -166,7 +167,7 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
     assert found.bdmc is not None
     last, method = read_metrics(run.path)[-1], run.config.method
     estimate, importance = found.whole_split or found.estimate, found.importance
-    has_chains = method.method in ("mh-hmc", "ais")
+    has_chains = METHODS[method.method].has_chains
     return Row(
         cell.name,
         run.config.data,
@@ -200,10 +201,15 @@ def difference(first: Finished, second: Finished) -> Mean:
 def _settings(cell: Cell, out: Path) -> dict[str, Any]:
     assert cell.evaluation is not None
     return {
-        "train": training.to_json(without_places(planned(cell, out))),
+        "train": _essence(planned(cell, out)),
         "start": cell.start,
         "evaluate": dataclasses.asdict(dataclasses.replace(cell.evaluation, data_dir=None)),
     }
+
+
+def _essence(config: TrainConfig) -> dict[str, Any]:
+    """Return what training depends on: a table may be moved, and not all options are used."""
+    return training.to_json(commands.used(commands.without_places(config)))
 
 
 def _is_trained(folder: Path, wanted: TrainConfig) -> bool:

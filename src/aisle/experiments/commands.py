@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisle.experiments.options import EvaluateConfig, TrainConfig
+from aisle.experiments.options import EvaluateConfig, MethodOptions, TrainConfig
+from aisle.learning.estimators import METHODS
 
 
 def train(config: TrainConfig, start: str | None = None) -> str:
@@ -38,6 +39,17 @@ def without_places(config: TrainConfig) -> TrainConfig:
         model=dataclasses.replace(config.model, init_from=None),
         observations=dataclasses.replace(config.observations, data_dir=None),
     )
+
+
+def used(config: TrainConfig) -> TrainConfig:
+    """Leave out the options of chains that the method has no use for."""
+    method = config.method
+    if not METHODS[method.method].has_chains:
+        method = MethodOptions(method.method, method.num_samples)
+    elif method.method == "mh-hmc":
+        # Its chains are at the posterior from the first move on.
+        method = dataclasses.replace(method, schedule=None)
+    return dataclasses.replace(config, method=method)
 
 
 def _flags(options: Any, usual: Any) -> Iterator[str]:

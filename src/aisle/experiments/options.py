@@ -38,8 +38,8 @@ class MethodOptions:
         Literal["linear", "sigmoid", "geometric", "ramp", "immediate"] | None,
         arg(metavar="{linear,sigmoid,geometric,ramp,immediate}"),
     ] = None
-    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). ramp: even, but
-    at the posterior for the second half. Both: linear."""
+    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). tuned: ramp, even
+    but at the posterior for the second half. paper: linear."""
 
     target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Acceptance that the step size of each temperature is adapted towards. tuned: 0.8.
