@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aisle.annealing import presets
 from aisle.errors import InputError
 from aisle.experiments import cells, commands, evaluating, tables, training
 from aisle.experiments.cells import Cell
@@ -98,6 +99,31 @@ def test_a_moved_table_is_still_the_same(done, tmp_path):
         assert cells.finished(CELL, tmp_path).row == before.row
     finally:
         (tmp_path / "dreg").rename(out / "dreg")
+
+
+def test_a_preset_that_the_method_does_not_use_may_change(done, monkeypatch):
+    out, before = done
+    other = presets.TRAINING["tuned"]._replace(schedule="sigmoid")
+    monkeypatch.setitem(presets.TRAINING, "tuned", other)
+    assert cells.finished(CELL, out).row == before.row
+    cells.train_cell(START, out)
+
+
+def test_the_command_of_a_cell_follows_the_present_defaults(done, monkeypatch):
+    out, before = done
+    monkeypatch.setattr(cells.commands, "train", lambda config, start: f"{start} {config.data}")
+    assert cells.finished(CELL, out).row == before.row._replace(command="start digits")
+
+
+@pytest.mark.parametrize("name", ["ais", "mh-hmc"])
+def test_what_the_chains_of_a_method_use_is_compared(name):
+    def essence(**changes):
+        return cells._essence(training.complete(make(MethodOptions(name, 2, 3, **changes))))
+
+    assert essence(kernel="paper") != essence()
+    assert essence(num_leapfrog=3) != essence()
+    # The chains of MH-HMC are at the posterior from the first move on.
+    assert (essence(schedule="sigmoid") != essence()) == (name == "ais")
 
 
 OTHERS = [
@@ -237,6 +263,7 @@ def test_the_paper_s_tables_have_the_paper_s_kernel(name):
         method = training.complete(cell.config).method
         if cell.evaluation and method.method in ("ais", "mh-hmc"):
             assert (method.num_leapfrog, method.precondition, method.momentum_refresh) == (5, 0, 1)
+            assert (method.schedule, method.jitter) == ("linear", 0)
 
 
 def test_the_row_survives_its_file(done):
