@@ -443,6 +443,7 @@ BAD_ARGUMENTS = [
     ({"pilot_x": XS[:, :3]}, r"an example has the shape \(3,\) but those"),
     ({"x": np.where(np.arange(NUM_EXAMPLES)[:, None] == 3, np.nan, XS)}, "example 3 .*not finite"),
     ({"pilot_x": np.full((5, 4), np.inf, np.float32)}, "example 0 .*not finite"),
+    ({"model": eqx.tree_at(lambda m: m.bias, MODEL, MODEL.bias * jnp.nan)}, "is not a number"),
     ({"indices": np.arange(999)}, "999 different indices for 1000 examples"),
     ({"indices": np.arange(1000) // 2}, "500 different indices for 1000 examples"),
     ({"indices": np.arange(1000) / 2}, "whole numbers"),

@@ -30,7 +30,7 @@ from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
 from aisle.data.split import as_values
 from aisle.errors import InputError, check_rules
-from aisle.models.joint import check_observation, log_joint
+from aisle.models.joint import check_density, check_observation, log_joint
 from aisle.types import (
     Distribution,
     Latent,
@@ -93,6 +93,7 @@ def sample_posterior(
     _check_finite(x)
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
+    check_density(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     kernel = Kernel(
         schedules.named(schedule, num_temperatures),

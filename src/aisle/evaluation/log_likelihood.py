@@ -24,7 +24,7 @@ from aisle.evaluation.folders import claim, digest
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_observation
+from aisle.models.joint import check_density, check_observation
 from aisle.statistics import summarise
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -115,6 +115,7 @@ def log_likelihood(
             f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
             "use 0"
         )
+    check_density(model, proposal, example)
     settings = _settings(
         given | {"x": x, "pilot_x": pilot_x, "indices": numbers, "proposal": proposal}
     )

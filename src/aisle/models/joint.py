@@ -1,10 +1,11 @@
 """The joint density of a model and one observation, and whether they belong together."""
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.types import Latent, LogDensity, Model, Observation, PRNGKey, Scalar
+from aisle.types import Latent, LogDensity, Model, Observation, PRNGKey, Proposal, Scalar
 
 
 def log_joint(model: Model, x: Observation) -> LogDensity:
@@ -31,4 +32,22 @@ def check_observation(model: Model, x: Observation, what: str) -> None:
         raise InputError(
             f"{what} has the shape {given} but those that the model simulates {own}: give examples "
             "of that shape"
+        )
+
+
+def check_density(model: Model, proposal: Proposal, x: Observation) -> None:
+    """Refuse a model whose log p(x, z) is not a number where the proposal puts z.
+
+    Chains would reject every move and end in figures that are none either. Minus infinity is all
+    right: z may be where the model has no mass.
+    """
+
+    @eqx.filter_jit
+    def at_a_sample(model: Model, proposal: Proposal, x: Observation) -> Scalar:
+        return log_joint(model, x)(proposal(x).sample(jax.random.key(0)))
+
+    if np.isnan(at_a_sample(model, proposal, x)):
+        raise InputError(
+            "log p(x, z) of the first example is not a number at a sample of the proposal: check "
+            "the model's log_prior and log_likelihood, its weights, and the proposal"
         )
