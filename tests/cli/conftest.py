@@ -2,8 +2,17 @@
 
 import os
 
+import equinox as eqx
 import jax
 import pytest
+
+from aisle.data import load
+from aisle.experiments import training
+from aisle.experiments.options import ModelOptions, TrainConfig
+from aisle.learning import checkpoints, run_directory
+from aisle.models import one_layer
+
+TINY = {"num_latents": 2, "num_hidden": 8}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -12,3 +21,15 @@ def compiled_once(quick_compilation):
     # As many devices as in this process, or other sums would be formed.
     values = quick_compilation | {"jax_num_cpu_devices": jax.device_count()}
     return os.environ | {name.upper(): str(value) for name, value in values.items()}
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory, compiled_once):
+    """The folder of a run, as three updates that change nothing would leave it."""
+    folder = tmp_path_factory.mktemp("digits") / "run"
+    config = TrainConfig("digits", model=ModelOptions(**TINY))
+    weights = one_layer(jax.random.key(1), load("digits").train.mean(), **TINY)
+    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
+    run_directory.create(folder, {"train": training.to_json(config), "data": facts})
+    checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
+    return folder

@@ -4,14 +4,12 @@ import csv
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,14 +17,11 @@ import pytest
 from aisle.data import load
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.experiments import evaluating, training
-from aisle.experiments.options import EvaluateConfig, ModelOptions, SamplerOptions, TrainConfig
-from aisle.learning import checkpoints, run_directory
+from aisle.experiments.options import EvaluateConfig, SamplerOptions
 from aisle.learning.observations import observe_all
-from aisle.models import one_layer
 from aisle.statistics import Mean
 from commands import assert_mistake, call, contents, run
 
-TINY = {"num_latents": 2, "num_hidden": 8}
 NUM_CHAINS, NUM_EXAMPLES, NUM_TILES = 1024, 64, 8
 # So many chains that a tile is one example of each of eight devices.
 SETTINGS = (
@@ -35,18 +30,6 @@ SETTINGS = (
 )
 FILES = {"result.json", "examples.npz", "examples.csv"}
 PROGRAM = "from aisle.cli import main; main()"
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory, compiled_once):
-    """The folder of a run, as three updates that change nothing would leave it."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
-    config = TrainConfig("digits", model=ModelOptions(**TINY))
-    weights = one_layer(jax.random.key(1), load("digits").train.mean(), **TINY)
-    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
-    run_directory.create(folder, {"train": training.to_json(config), "data": facts})
-    checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -580,31 +563,6 @@ def test_data_that_are_bad_only_where_the_pilot_looks(capsys, tmp_path, no_evalu
     result = run(capsys, "evaluate", digits, "--data", tmp_path / "data.npz")
     assert_mistake(result, "finite")
     assert not (digits / "evaluations").exists()
-
-
-def without_checkpoints(folder):
-    shutil.rmtree(folder / "checkpoints")
-
-
-def without_config(folder):
-    (folder / "config.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (without_checkpoints, "has no checkpoint yet"),
-        (without_config, "is not a run"),
-        (shutil.rmtree, "does not exist"),
-    ],
-)
-def test_a_folder_that_is_no_run(capsys, tmp_path, digits, harm, words):
-    folder = tmp_path / "run"
-    shutil.copytree(digits, folder)
-    harm(folder)
-    before = contents(tmp_path)
-    assert_mistake(run(capsys, "evaluate", folder, "--json", tmp_path / "a.json"), words)
-    assert contents(tmp_path) == before
 
 
 def test_weights_that_are_not_finite(capsys, monkeypatch, no_evaluation, digits):

@@ -4,37 +4,18 @@ import csv
 import functools
 import json
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 from PIL import Image
 
-from aisle.data import load
-from aisle.experiments import gradients, training
+from aisle.experiments import gradients
 from aisle.experiments.gradient_bench import Settings
 from aisle.experiments.gradient_reference import Reference
 from aisle.experiments.gradient_table import ESTIMATORS, KERNELS, Row, best_hybrid, verdict
 from aisle.experiments.gradients import Outcome
-from aisle.experiments.options import ModelOptions, TrainConfig
-from aisle.learning import checkpoints, run_directory
-from aisle.models import one_layer
 from commands import assert_mistake, contents, run
 
-TINY = {"num_latents": 2, "num_hidden": 8}
 FILES = {"gradients.json", "gradients.md", "gradients.csv", "gradients.png"}
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory, compiled_once):
-    """The folder of a run, as three updates that change nothing would leave it."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
-    config = TrainConfig("digits", model=ModelOptions(**TINY))
-    weights = one_layer(jax.random.key(1), load("digits").train.mean(), **TINY)
-    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
-    run_directory.create(folder, {"train": training.to_json(config), "data": facts})
-    checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
-    return folder
 
 
 def row(kernel, T, name, bias=0.04, noise=0.5, error=0.002, size=2.0):

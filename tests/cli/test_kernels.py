@@ -2,27 +2,19 @@
 
 import csv
 import json
-import shutil
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
 from aisle.annealing.presets import Preset
 from aisle.cli import kernels as command
-from aisle.data import load
-from aisle.experiments import kernels, training
+from aisle.experiments import kernels
 from aisle.experiments.kernels import Row
-from aisle.experiments.options import ModelOptions, TrainConfig
-from aisle.learning import checkpoints, run_directory
-from aisle.models import one_layer
 from aisle.statistics import Mean
 from commands import assert_mistake, contents, run
 
 pytestmark = pytest.mark.slow
 
-TINY = {"num_latents": 2, "num_hidden": 8}
 SETTINGS = (
     *("--num-examples", 24, "--chains", 4, "--budgets", 2, 3, "--seed", 3),
     *("--truth-temperatures", 5, "--truth-chains", 4),
@@ -34,18 +26,6 @@ VARIANTS = {
     "tuned, target 0.9": Preset(1, "linear", 1.0, 0.6, 0.0, 0.9),
 }
 FILES = ["kernels.csv", "kernels.json", "kernels.md"]
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory, compiled_once):
-    """The folder of a run, as three updates that change nothing would leave it."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
-    config = TrainConfig("digits", model=ModelOptions(**TINY))
-    weights = one_layer(jax.random.key(1), load("digits").train.mean(), **TINY)
-    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
-    run_directory.create(folder, {"train": training.to_json(config), "data": facts})
-    checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -257,29 +237,3 @@ def test_a_bad_option_costs_one_line_and_leaves_nothing(
     assert_mistake(run(capsys, "kernels", digits, *options), words)
     assert contents(digits) == before
     assert not (digits / "kernels").exists()
-
-
-def without_checkpoints(folder):
-    shutil.rmtree(folder / "checkpoints")
-
-
-def without_config(folder):
-    (folder / "config.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (without_checkpoints, "has no checkpoint yet"),
-        (without_config, "is not a run"),
-        (shutil.rmtree, "does not exist"),
-    ],
-)
-def test_a_folder_that_is_no_run(capsys, tmp_path, digits, never, harm, words):
-    folder = tmp_path / "run"
-    shutil.copytree(digits, folder)
-    harm(folder)
-    before = contents(tmp_path)
-    assert_mistake(run(capsys, "kernels", folder, "--out", tmp_path / "out"), words)
-    assert contents(tmp_path) == before
-    assert not (tmp_path / "out").exists()
