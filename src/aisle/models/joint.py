@@ -41,13 +41,13 @@ def check_density(model: Model, proposal: Proposal, x: Observation) -> None:
     Chains would reject every move and end in figures that are none either. Minus infinity is all
     right: z may be where the model has no mass.
     """
-
-    @eqx.filter_jit
-    def at_a_sample(model: Model, proposal: Proposal, x: Observation) -> Scalar:
-        return log_joint(model, x)(proposal(x).sample(jax.random.key(0)))
-
-    if np.isnan(at_a_sample(model, proposal, x)):
+    if np.isnan(_at_a_sample(model, proposal, x)):
         raise InputError(
             "log p(x, z) of the first example is not a number at a sample of the proposal: check "
             "the model's log_prior and log_likelihood, its weights, and the proposal"
         )
+
+
+@eqx.filter_jit
+def _at_a_sample(model: Model, proposal: Proposal, x: Observation) -> Scalar:
+    return log_joint(model, x)(proposal(x).sample(jax.random.key(0)))
