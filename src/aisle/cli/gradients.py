@@ -58,8 +58,8 @@ class Gradients:
     """Folder of the results; by default gradients in the run's folder."""
 
     num_examples: int = 128
-    """Test examples, spread evenly. The norm depends on their number: compare shares of it between
-    measurements of equal numbers only."""
+    """Test examples, spread evenly.
+    The norm depends on their number: compare only where it is equal."""
 
     repeats: int = 32
     """Independent estimates of the same examples: the more, the smaller the error bars."""

@@ -30,12 +30,14 @@ class Reproduce:
     """Which one."""
 
     out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Folder of the results, tables as .md, .csv and .json; by default runs/figure1, and
-    runs/tables-BUDGET for tables, which share cells."""
+    """Folder of the results, tables as .md, .csv and .json.
+    By default runs/figure1, and runs/tables-BUDGET for tables, which share cells."""
 
     budget: Literal["smoke", "cpu", "paper"] = "cpu"
-    """Of a table. smoke: seconds a cell, on the digits. cpu: hours on two cores. paper: 3,280
-    epochs, for accelerators."""
+    """Of a table.
+    smoke: seconds a cell, on the digits.
+    cpu: hours on two cores.
+    paper: 3,280 epochs, for accelerators."""
 
     cells: tuple[str, ...] = ()
     """Names of cells to run, with * for anything; by default all."""

@@ -40,7 +40,7 @@ class Train:
     resume: Annotated[Path | None, arg(metavar="RUN")] = None
     """Go on with this run. Its configuration is in the run; only --epochs may be given."""
 
-    epochs: Annotated[int | None, arg(aliases=["--num-epochs"])] = None
+    num_epochs: Annotated[int | None, arg(aliases=["--epochs"], metavar="INT")] = None
     """Passes over the data, counted from the start of the run; by default 100."""
 
     method: OmitArgPrefixes[MethodOptions] = field(default_factory=MethodOptions)
@@ -65,7 +65,7 @@ class Train:
         set_up_jax(self.joined)
         if self.resume is not None:
             out = self.resume
-            fitted = training.resume(out, self.epochs)
+            fitted = training.resume(out, self.num_epochs)
         else:
             config = self._config()
             out = self.out or _default_out(config)
@@ -80,7 +80,8 @@ class Train:
         changed = [
             f.name
             for f in dataclasses.fields(self)
-            if f.name not in ("resume", "epochs", "joined") and getattr(self, f.name) != _default(f)
+            if f.name not in ("resume", "num_epochs", "joined")
+            and getattr(self, f.name) != _default(f)
         ]
         if changed:
             raise InputError(
@@ -92,7 +93,7 @@ class Train:
         assert self.data is not None
         return TrainConfig(
             self.data,
-            DEFAULT_EPOCHS if self.epochs is None else self.epochs,
+            DEFAULT_EPOCHS if self.num_epochs is None else self.num_epochs,
             self.method,
             self.model,
             self.observations,

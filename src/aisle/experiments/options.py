@@ -18,8 +18,11 @@ class MethodOptions:
     """How the gradient of log p(x) is estimated."""
 
     method: Literal["vae", "iwae", "dreg", "mh-hmc", "ais"] = "ais"
-    """vae: evidence lower bound. iwae: importance-weighted bound. dreg: the same with doubly
-    reparameterised gradients. mh-hmc: HMC at the posterior. ais: annealed importance sampling."""
+    """vae: evidence lower bound.
+    iwae: importance-weighted bound.
+    dreg: the same with doubly reparameterised gradients.
+    mh-hmc: HMC at the posterior.
+    ais: annealed importance sampling."""
 
     num_samples: Annotated[int, arg(aliases=["-K"])] = 5
     """K: samples of q, or chains, for each example."""
@@ -28,8 +31,9 @@ class MethodOptions:
     """T: transitions of a chain (mh-hmc, ais)."""
 
     kernel: Literal["tuned", "paper"] = "tuned"
-    """What a transition is made of (mh-hmc, ais): the paper's, or what was tighter for the same
-    number of gradients. It sets each of the next six that is not given."""
+    """What a transition is made of (mh-hmc, ais).
+    tuned: what was better for the same number of gradients.
+    It sets each of the next six that is not given."""
 
     num_leapfrog: Annotated[int | None, arg(aliases=["-L"], metavar="INT")] = None
     """L: leapfrog steps of a transition. tuned: 2. paper: 5."""
@@ -38,26 +42,28 @@ class MethodOptions:
         Literal["linear", "sigmoid", "geometric", "ramp", "immediate"] | None,
         arg(metavar="{linear,sigmoid,geometric,ramp,immediate}"),
     ] = None
-    """Spacing of the inverse temperatures from q (0) to the posterior (1) (ais). tuned: ramp, even
-    but at the posterior for the second half. paper: linear."""
+    """Spacing of the inverse temperatures from q to the posterior (ais).
+    tuned: ramp, even but at the posterior for the second half.
+    paper: linear."""
 
     target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Acceptance that the step size of each temperature is adapted towards. tuned: 0.8.
-    paper: 0.6."""
+    """Acceptance that the step size of each temperature is adapted towards.
+    tuned: 0.8. paper: 0.6."""
 
     precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Power of the encoder's scale that preconditions HMC. tuned: 0.75. paper: 0, none."""
 
     momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Share of new noise in the momentum at each transition. tuned: 0.6. paper: 1, which forgets
-    the old momentum."""
+    """Share of new noise in the momentum at each transition.
+    tuned: 0.6. paper: 1, which forgets the old momentum."""
 
     jitter: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Relative half-width of the random spread of step sizes. Both: 0."""
 
     phi_objective: Literal["elbo", "elbo+wake", "wake"] = "elbo"
-    """What trains the encoder (mh-hmc, ais). wake: fit it to the ends of the chains, which are
-    already paid for. elbo: the evidence lower bound."""
+    """What trains the encoder (mh-hmc, ais).
+    elbo: the evidence lower bound.
+    wake: fit it to the ends of the chains, which are already paid for."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,9 @@ class ModelOptions:
     """p(x|z): bits from logits, or real values with a learned scale for each."""
 
     proposal: Literal["diagonal", "full", "flow"] = "diagonal"
-    """q(z|x) (one-layer). diagonal: independent normals. full: a normal with any covariance.
+    """q(z|x) (one-layer).
+    diagonal: independent normals.
+    full: a normal with any covariance.
     flow: noise through coupling layers; needs aisle[flow]."""
 
     init_from: Annotated[Path | None, arg(metavar="RUN")] = None
@@ -89,7 +97,8 @@ class DataOptions:
     """What the model sees."""
 
     binarize: Literal["dynamic", "static", "none"] = "dynamic"
-    """dynamic: new bits each time an example is drawn. static: the same bits. none: the values.
+    """dynamic: new bits each time an example is drawn.
+    static: the same bits. none: the values.
     Held-out data get bits once, from a fixed seed."""
 
     data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -106,7 +115,7 @@ class OptimizerOptions:
     optimizer: Literal["adam", "muon"] = "adam"
     """muon orthogonalises the updates of matrices and leaves the rest to adam."""
 
-    learning_rate: float | None = None
+    learning_rate: Annotated[float | None, arg(metavar="FLOAT")] = None
     """By default 0.001 for adam and 0.02 for muon."""
 
     lr_schedule: Literal["iwae-study", "cosine", "constant"] = "iwae-study"
@@ -144,8 +153,9 @@ class DistributedOptions:
     """Several processes that work as one, on one machine or on many."""
 
     distributed: bool = False
-    """Join the other processes. On Slurm, Open MPI, Kubernetes and TPU pods that is all that is
-    needed; elsewhere give the next three too."""
+    """Join the other processes.
+    On Slurm, Open MPI, Kubernetes and TPU pods nothing else is needed.
+    Elsewhere give the next three too."""
 
     coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
     """Address of the first process."""
@@ -183,8 +193,9 @@ class SamplerOptions:
     """T: inverse temperatures between q and the posterior; with --tolerance, to begin with."""
 
     kernel: Literal["tuned", "paper"] = "tuned"
-    """What a transition is made of: the paper's, or what was tighter for the same number of
-    gradients. It sets each of the next five that is not given."""
+    """What a transition is made of.
+    tuned: what was tighter for the same number of gradients.
+    It sets each of the next five that is not given."""
 
     num_leapfrog: Annotated[
         int | None, arg(name="leapfrog", aliases=["-L", "--num-leapfrog"], metavar="INT")
@@ -195,16 +206,16 @@ class SamplerOptions:
     """Spacing of the inverse temperatures: dense at both ends, or even. Both: sigmoid."""
 
     precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Power of the encoder's scale that preconditions HMC. tuned: 0.75, and 0 from the prior.
-    paper: 0."""
+    """Power of the encoder's scale that preconditions HMC.
+    tuned: 0.75, and 0 from the prior. paper: 0."""
 
     momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Share of new noise in the momentum at each transition. tuned: 0.6. paper: 1, which forgets
-    the old momentum."""
+    """Share of new noise in the momentum at each transition.
+    tuned: 0.6. paper: 1, which forgets the old momentum."""
 
     target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Acceptance that the step sizes are tuned to on the pilot, then frozen. tuned: 0.8.
-    paper: 0.65."""
+    """Acceptance that the step sizes are tuned to on the pilot, then frozen.
+    tuned: 0.8. paper: 0.65."""
 
     bdmc_examples: int = 100
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
@@ -216,8 +227,8 @@ class SamplerOptions:
     """Begin no new work after this time, and report what was reached."""
 
     importance_samples: int = 0
-    """Also give the K-sample importance-weighted bound, the ELBO, their difference to annealing
-    and the active units; 0 for not."""
+    """Number of samples of an importance-weighted bound to give as well.
+    The ELBO and the active units come with it. 0: none of them."""
 
     seed: int = 0
     """Seed of all draws."""
@@ -237,9 +248,9 @@ class EvaluateConfig:
     """How many, spread evenly over the split."""
 
     whole_split: Annotated[int, arg(metavar="T")] = 0
-    """Also estimate the mean over the whole split: anneal all of its examples over so few
-    temperatures, and correct by the mean difference to the long run on the examples above; 0 for
-    not."""
+    """Also estimate the mean over the whole split, with so few temperatures.
+    It is corrected by the mean difference to the long run on the examples above.
+    0: do not."""
 
     start: Literal["encoder", "prior"] = "encoder"
     """Where the chains start."""
