@@ -370,10 +370,14 @@ def _last(cells: list[Cell]) -> str | None:
 def _claims_by_size(data: str) -> list[Claim]:
     """Return what the paper says of K and T."""
     name = f"{data}-".__add__
+    methods = {"DReG": "dreg", "AIS, T = 5,": "ais-T5", "AIS, T = 11,": "ais-T11"}
     claims = [
         Claim(
-            f"{data}: K = {K} helps DReG over K = {less}", name(f"dreg-K{K}"), name(f"dreg-K{less}")
+            f"{data}: K = {K} helps {words} over K = {less}",
+            name(f"{method}-K{K}"),
+            name(f"{method}-K{less}"),
         )
+        for words, method in methods.items()
         for less, K in ((1, 5), (5, 50))
     ]
     for K in (1, 5, 50):
