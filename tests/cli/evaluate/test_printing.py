@@ -1,0 +1,130 @@
+"""What `aisle evaluate` prints of a result."""
+
+import re
+
+import numpy as np
+import pytest
+
+from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
+from aisle.experiments import evaluating
+from aisle.experiments.options import EvaluateConfig
+from aisle.statistics import Mean
+from commands import run
+
+
+def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch, digits):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluating, "log_likelihood", interrupted)
+    code, out, err = run(capsys, "evaluate", digits)
+    assert (code, out) == (130, "")
+    assert err == "aisle: interrupted: the same command goes on where it was\n"
+
+
+# A result as if computed, in two rounds of which the second did not do.
+BDMC = Bidirectional(Mean(-9.5, 0.3, 7), Mean(-9.25, 0.4, 7), Mean(0.25, 0.1, 7), 0.75)
+ROUNDS = [
+    Round(10, Mean(-10.25, 0.5, 3), BDMC._replace(gap=Mean(0.5, 0.2, 7)), None, 1000, 1.5),
+    Round(20, Mean(-10.0, 0.25, 3), BDMC, 0.25, 2000, 3.0),
+]
+FOUND = LogLikelihood(
+    indices=np.arange(3),
+    log_p=np.array([-9.0, -10.0, -11.0]),
+    effective_sample_size=np.array([3.5, 1.5, 4.0]),
+    num_nonfinite=np.array([0, 2, 5]),
+    acceptance=np.array([0.5, 0.75]),
+    betas=np.linspace(0, 1, 21),
+    step_sizes=np.ones(20),
+    num_chains=4,
+    num_leapfrog=2,
+    rounds=ROUNDS,
+    importance=Importance(50, Mean(-11, 0.5, 3), Mean(-13, 0.75, 3), Mean(1, 0.125, 3), 4, 9),
+    is_tolerance_reached=False,
+    is_complete=True,
+    settings={},
+)
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch, digits):
+    """What is printed of a result."""
+
+    def show(result):
+        def evaluate(*_, report, **__):
+            for round_ in result.rounds:
+                report(round_)
+            return result
+
+        monkeypatch.setattr(evaluating, "log_likelihood", evaluate)
+        code, out, err = run(capsys, "evaluate", digits)
+        assert (code, err) == (0, "")
+        return out.splitlines()
+
+    return show
+
+
+def test_each_round_is_printed(shown):
+    first, second, *rest = shown(FOUND)
+    assert first == "T=10   log p(x) >= -10.25 +- 0.50   gap 0.500 +- 0.200   2 s"
+    wanted = "T=20   log p(x) >= -10.00 +- 0.25   gap 0.250 +- 0.100   change +0.250   3 s"
+    assert second == wanted
+    assert "The tolerance was not reached: see the gap above." in rest
+    assert not any("time was up" in line for line in rest)
+
+
+def test_the_table(shown):
+    lines = shown(FOUND)
+    # Nothing but its frame needs more than ASCII, and rich knows how to do without.
+    plain = [re.sub("[\u2500-\u257f]+", "|", line) for line in lines]
+    assert all(line.isascii() for line in plain)
+    rows = [[cell.rstrip() for cell in a.split("|")[1:-1]] for a in plain if a.startswith("| ")]
+    assert [[cell.removeprefix(" ") for cell in row] for row in rows] == [
+        ["log p(x), stochastic lower bound", "-10.00 +- 0.25 nats, 3 ex."],
+        ["on simulated examples: lower bound", "-9.50 +- 0.30"],
+        ["                       upper bound", "-9.25 +- 0.40"],
+        ["                       gap", "0.250 +- 0.100, worst 0.750"],
+        ["importance-weighted bound, K=50", "-11.00 +- 0.50"],
+        ["annealing above it by", "1.000 +- 0.125"],
+        ["evidence lower bound", "-13.00 +- 0.75"],
+        ["active units", "4 of 9"],
+        ["chains, temperatures, leapfrog steps", "4, 20, 2"],
+        ["effective chains", "3.0, at least 1.5"],
+        ["acceptance by temperature", "0.50 to 0.75"],
+        ["non-finite transitions", "7"],
+        ["decoder gradients", "3,000"],
+        ["seconds", "4"],
+    ]
+
+
+def test_the_whole_split_has_a_line_of_its_own(shown):
+    lines = shown(FOUND._replace(whole_split=Mean(-10.5, 0.125, 1797)))
+    assert any("whole split" in line and "-10.50 +- 0.12 nats, 1,797 ex." in line for line in lines)
+    assert not any("whole split" in line for line in shown(FOUND))
+
+
+def test_a_split_that_is_annealed_whole_needs_no_short_run(monkeypatch, digits):
+    calls = []
+
+    def log_likelihood(*_, **options):
+        calls.append(options)
+        return FOUND._replace(indices=options["indices"])
+
+    monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
+    config = EvaluateConfig(num_examples=500, whole_split=3)
+    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert len(calls) == 1
+
+
+def test_a_reader_is_told_what_is_missing(shown):
+    log_p = np.array([-9.0, np.nan, -np.inf])
+    alone = Round(10, Mean(float("-inf"), float("nan"), 3), None, None, 1000, 1.5)
+    found = FOUND._replace(
+        is_complete=False, is_tolerance_reached=None, log_p=log_p, rounds=[alone], importance=None
+    )
+    lines = shown(found)
+    assert lines[0] == "T=10   log p(x) >= -inf +- nan   2 s"
+    assert "The time was up before all examples were done; the same command goes on." in lines
+    assert "2 examples have no finite log p(x), and so has the mean." in lines
+    others = ("tolerance", "simulated", "importance")
+    assert not any(word in line for line in lines for word in others)
