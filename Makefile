@@ -33,10 +33,10 @@ browser:  ## try to install Chromium, in which a test opens the report
 	fi; \
 	echo "no Chromium here: the test that opens the report in a browser will be skipped"
 
-test: env browser  ## all tests but the slow ones
+test: env  ## all tests but the slow ones
 	$(PYTEST) -m 'not slow'
 
-test-slow: env  ## the slow tests
+test-slow: env browser  ## the slow tests
 	$(PYTEST) -m slow
 
 lint: env  ## ruff and basedpyright

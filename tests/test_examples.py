@@ -80,6 +80,7 @@ def run_example(name, folder, monkeypatch):
     return runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_a_model_of_your_own(tmp_path, monkeypatch):
     found = run_example("own_model.py", tmp_path, monkeypatch)
     assert found["fitted"].history[-1]["held_out_bound"] > 10

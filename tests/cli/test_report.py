@@ -19,6 +19,8 @@ from aisle.experiments.options import TrainConfig
 from aisle.statistics import Mean
 from commands import assert_mistake, call, contents, run
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--num-hidden", "8", "--num-latents", "2", "--epochs", "1")
 CHAINS = ("--method", "ais", "-K", "2", "-T", "3")
 EVALUATION = ("-C", "2", "-T", "4", "--num-examples", "12", "--bdmc-examples", "6")
@@ -146,7 +148,6 @@ def test_a_run_without_an_evaluation_and_with_vectors(capsys, tmp_path, curves):
     assert training.complete(command._config()) == training.open_config(curves)
 
 
-@pytest.mark.slow
 def test_an_evaluation_from_the_prior_and_of_training_examples(capsys, tmp_path, runs):
     folder = tmp_path / "run"
     shutil.copytree(runs[0], folder, ignore=shutil.ignore_patterns("evaluations"))

@@ -22,6 +22,8 @@ from aisle.learning import checkpoints
 from aisle.learning.run_directory import held
 from commands import assert_mistake, call, contents, run
 
+pytestmark = pytest.mark.slow
+
 EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
 SETTINGS = [
     "digits",
@@ -133,7 +135,6 @@ def kill_and_resume(environment, folder, rng, num_kills):
     assert codes.count(-signal.SIGKILL) >= 2
 
 
-@pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     tmp_path, compiled_once, reference
 ):
@@ -143,7 +144,6 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     assert_same_run(folder, reference)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
     """With all optimisations of the compiler, no cache of programs and a device for each core."""
@@ -158,7 +158,7 @@ def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
     ids=["SIGTERM", "SIGINT"],
 )
 def test_a_run_that_is_asked_to_stop_says_how_to_go_on(

@@ -18,6 +18,8 @@ from aisle.experiments.figure1 import (
     verdict,
 )
 
+pytestmark = pytest.mark.slow
+
 TARGET = CorrelatedNormal(0.95)
 COVARIANCE = np.array([[1, 0.95], [0.95, 1]])
 

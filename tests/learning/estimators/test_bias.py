@@ -11,6 +11,8 @@ from aisle.annealing import Kernel, schedules
 from estimating import CHAINS, first_observation, ideal_encoder, kernel, problem, rows, run
 from measures import z_score
 
+pytestmark = pytest.mark.slow
+
 SAMPLE_PLAN = {
     f"{name} {num_samples}": (name, kernel(1, num_samples))
     for name, sizes in {"vae": (1, 50), "iwae": (1, 5, 50), "dreg": (1, 5, 50)}.items()
@@ -61,7 +63,6 @@ def exact_gradient(model, x):
     ("name", "sizes"),
     [("iwae", (1, 5, 50)), ("dreg", (1, 5, 50)), ("mh-hmc", (1, 4, 16)), ("ais", (1, 4, 16))],
 )
-@pytest.mark.slow
 def test_theta_gradients_approach_that_of_the_exact_marginal(name, sizes):
     found = [distances()[f"{name} {size}"] for size in sizes]
     for (before, error_before), (after, error_after) in itertools.pairwise(found):
@@ -69,7 +70,6 @@ def test_theta_gradients_approach_that_of_the_exact_marginal(name, sizes):
     assert found[-1][0] < 0.15 * found[0][0]
 
 
-@pytest.mark.slow
 def test_more_samples_leave_the_theta_gradient_of_vae_as_wrong_as_one():
     (one_sample, error), (many_samples, error_many) = (
         distances()[f"vae {num_samples}"] for num_samples in (1, 50)
