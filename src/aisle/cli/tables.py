@@ -184,9 +184,8 @@ def _claims(spec: "TableSpec", done: dict[str, "Finished"]) -> list[list[str]]:
     for claim in spec.claims:
         if claim.better in done and claim.worse in done:
             gain = difference(done[claim.better], done[claim.worse])
-            clear = _CLEAR * gain.standard_error
             verdict = "undecided"
-            if abs(gain.mean) > clear:
+            if abs(gain.mean) > _CLEAR * gain.standard_error:
                 verdict = "holds" if gain.mean > 0 else "does not hold"
             # Bounds that may be off by more than they differ decide nothing.
             gap = max(done[name].row.gap.mean for name in (claim.better, claim.worse))

@@ -72,7 +72,7 @@ def test_the_key_and_the_observation_alone_decide_the_result(name, problem_name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem_name", ["one-layer", "two-layer", "linear-gaussian"])
+@over_problems
 @over_methods
 def test_compiled_over_a_batch_equals_plain_on_one_example(name, problem_name):
     keys, model, proposal, xs = contract_batch(problem_name)
