@@ -66,6 +66,12 @@ def _table() -> str:
     return markdown_table(_SHORT, lines)
 
 
+def write() -> None:
+    """Rewrite the README."""
+    readme = ROOT / "README.md"
+    readme.write_text(fill(readme.read_text()))
+
+
 PARTS: dict[str, Callable[[], str]] = {"demo": _demo, "tables": _table}
 
 
@@ -74,5 +80,4 @@ def _read(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(fill(readme.read_text()))
+    write()

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from aisle.cli.output import csv_text
-from aisle.cli.tables import _flat
-from aisle.experiments import cells, estimating, figure1, tables
+from aisle.cli.table_files import _flat
+from aisle.experiments import cells, commands, estimating, figure1, tables
 from aisle.experiments.figure1 import Outcome, Row
 from aisle.statistics import Mean
 from commands import assert_mistake, contents, run
@@ -233,6 +233,63 @@ def test_a_cell_brings_all_that_it_starts_from(capsys, quick_cells, monkeypatch,
         ["mnist-ais-T5-K5", "mnist-ais-T5-K50"],
         ["mnist-start", "mnist-annealed-start"],
     )
+
+
+def test_cells_that_are_done_need_no_start(capsys, quick_cells, tmp_path):
+    ran, started = quick_cells
+    ran.append("mnist-dreg-K1")
+    code, _, _ = run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-K1")
+    assert (code, ran, started) == (0, ["mnist-dreg-K1"], [])
+    assert "mnist-dreg-K1" in (tmp_path / "table1.md").read_text()
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-start")
+    assert started == ["mnist-start"]
+
+
+@pytest.fixture
+def elsewhere(capsys, monkeypatch, quick_cells, tmp_path):
+    """Return what runs cells of one table, each time in a place that has no other cells."""
+    monkeypatch.setattr(commands, "train", lambda *_: "aisle train mnist")
+
+    def run_there(*names):
+        quick_cells[0].clear()
+        run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", *names)
+        found = json.loads((tmp_path / "table1.json").read_text())
+        claims = {c["claim"].removeprefix("mnist: "): c["verdict"] for c in found["claims"]}
+        return [row["cell"] for row in found["rows"]], claims
+
+    return run_there
+
+
+FIVE, FIFTY = "K = 5 helps DReG over K = 1", "K = 50 helps DReG over K = 5"
+
+
+def test_what_was_found_elsewhere_stays_in_the_table(elsewhere):
+    assert elsewhere("mnist-dreg-K5", "mnist-dreg-K1")[1] == {FIVE: "holds"}
+    # The figures of examples that would decide the second claim are not here.
+    assert elsewhere("mnist-dreg-K50") == ([*ROWS], {FIVE: "holds"})
+    verdicts = {FIVE: "holds", FIFTY: "undecided: the gap is larger"}
+    assert elsewhere("mnist-dreg-K5", "mnist-dreg-K50") == ([*ROWS], verdicts)
+
+
+def test_a_claim_goes_when_its_figures_do(elsewhere, monkeypatch):
+    elsewhere("mnist-dreg-K5", "mnist-dreg-K1")
+    other = ROWS["mnist-dreg-K5"]._replace(log_likelihood=Mean(-85.0, 0.5, 3))
+    monkeypatch.setitem(ROWS, "mnist-dreg-K5", other)
+    assert elsewhere("mnist-dreg-K5") == (["mnist-dreg-K1", "mnist-dreg-K5"], {})
+
+
+def test_a_row_of_other_settings_goes(elsewhere, monkeypatch):
+    elsewhere("mnist-dreg-K1")
+    monkeypatch.setattr(commands, "train", lambda *_: "aisle train mnist --epochs 7")
+    assert elsewhere("mnist-dreg-K5") == (["mnist-dreg-K5"], {})
+
+
+def test_a_table_that_cannot_be_read_is_told_before_the_work(capsys, quick_cells, tmp_path):
+    for text in ("{", "[]", '{"claims": []}', '{"claims": [], "rows": [{"cell": "a"}]}'):
+        (tmp_path / "table1.json").write_text(text)
+        result = run(capsys, "reproduce", "table1", "--out", tmp_path)
+        assert_mistake(result, "table1.json is not a table of this version", "choose another --out")
+    assert quick_cells == ([], [])
 
 
 def test_cells_that_do_not_exist(capsys, tmp_path):

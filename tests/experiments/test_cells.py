@@ -1,7 +1,9 @@
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -71,10 +73,10 @@ def test_a_row_says_what_was_found(done):
 def test_a_row_may_show_how_tight_short_chains_are(done):
     out, (row, _) = done
     assert row.short is None
-    (out / "dreg" / "cell.json").rename(out / "kept")
+    (out / "cells" / "dreg.json").rename(out / "kept")
     short = tables._one_chain(HOW)
     again = cells.run_cell(CELL._replace(short=short), out)
-    (out / "kept").rename(out / "dreg" / "cell.json")
+    (out / "kept").rename(out / "cells" / "dreg.json")
     assert again.row._replace(short=None) == row
     assert again.row.short == evaluating.evaluate(out / "dreg", short)[0].estimate
     sampler = short.sampler
@@ -92,13 +94,22 @@ def test_a_finished_cell_is_not_run_again(done, monkeypatch):
     cells.train_cell(START, out)
 
 
-def test_a_moved_table_is_still_the_same(done, tmp_path):
+def test_what_was_found_is_enough_elsewhere(done, tmp_path):
     out, before = done
-    out.joinpath("dreg").rename(tmp_path / "dreg")
-    try:
-        assert cells.finished(CELL, tmp_path).row == before.row
-    finally:
-        (tmp_path / "dreg").rename(out / "dreg")
+    shutil.copytree(out / "cells", tmp_path / "cells")
+    found = cells.finished(CELL, tmp_path)
+    assert found.row == before.row
+    np.testing.assert_array_equal(found.log_p, before.log_p)
+
+
+def test_a_cell_found_elsewhere_is_trained_for_its_weights_alone(done, monkeypatch, tmp_path):
+    out, before = done
+    for name in ("cells", "start"):
+        shutil.copytree(out / name, tmp_path / name)
+    monkeypatch.setattr(cells, "evaluate", None)
+    assert cells.run_cell(CELL, tmp_path).row == before.row
+    first, second = (training.open_run(folder / "dreg").model for folder in (out, tmp_path))
+    assert eqx.tree_equal(first, second)
 
 
 def test_a_preset_that_the_method_does_not_use_may_change(done, monkeypatch):
@@ -135,7 +146,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("cell", OTHERS)
 def test_other_settings_are_refused(done, cell):
-    with pytest.raises(InputError, match="dreg has other settings: choose another --out"):
+    with pytest.raises(InputError, match=r"dreg(\.json)? has other settings: choose another --out"):
         cells.run_cell(cell, done[0])
 
 
@@ -268,5 +279,5 @@ def test_the_paper_s_tables_have_the_paper_s_kernel(name):
 
 def test_the_row_survives_its_file(done):
     out, (row, _) = done
-    content = json.loads((out / "dreg" / "cell.json").read_text())
+    content = json.loads((out / "cells" / "dreg.json").read_text())
     assert content["row"] == json.loads(json.dumps(cells.as_plain(row)))

@@ -1,7 +1,8 @@
 """Cells of a table: a model trained and evaluated, each in a folder of its own.
 
 Both parts can be interrupted at any time and go on where they were, so a table is run by the same
-command again and again until it is whole.
+command again and again until it is whole. What a cell has found is in a file apart from its folder,
+`cells/NAME.json`, which is all that is needed to count it as done, here or elsewhere.
 """
 
 import dataclasses
@@ -20,9 +21,6 @@ from aisle.experiments.options import EvaluateConfig, TrainConfig
 from aisle.learning.estimators import METHODS
 from aisle.learning.run_directory import read_metrics
 from aisle.statistics import Mean, summarise
-
-# Of a finished cell: what was found, and with which settings.
-_FILE = "cell.json"
 
 
 class Cell(NamedTuple):
@@ -108,12 +106,11 @@ def train_cell(cell: Cell, out: Path) -> training.Run:
 
 
 def run_cell(cell: Cell, out: Path) -> Finished:
-    """Train and evaluate a cell, unless that is done already."""
+    """Train and evaluate a cell, as far as that is not done: others may need its weights."""
     assert cell.evaluation is not None
-    done = finished(cell, out)
+    run, done = train_cell(cell, out), finished(cell, out)
     if done is not None:
         return done
-    run = train_cell(cell, out)
     found = evaluate(run.path, cell.evaluation)[0]
     row = _row(cell, run, found)
     if cell.short is not None:
@@ -124,24 +121,30 @@ def run_cell(cell: Cell, out: Path) -> Finished:
         "row": as_plain(done.row),
         "log_p": found.log_p.tolist(),
     }
-    with replacing(out / cell.name / _FILE) as part:
+    file = _found(cell, out)
+    file.parent.mkdir(exist_ok=True)
+    with replacing(file) as part:
         part.write_text(json.dumps(content, indent=1) + "\n")
     return done
 
 
 def finished(cell: Cell, out: Path) -> Finished | None:
     """Return what a cell has found, or None if it is not done."""
-    file = out / cell.name / _FILE
+    file = _found(cell, out)
     if not file.exists():
         return None
     content = json.loads(file.read_text())
     stored = content["settings"]
     trained = training.from_json(stored, file.parent)
     if {**stored, "train": _essence(trained)} != _settings(cell, out):
-        raise InputError(f"{file.parent} has other settings: choose another --out, or remove it")
+        raise InputError(f"{file} has other settings: choose another --out, or remove it")
     # Options that are not named have the present defaults, which may be others than then.
     row = from_plain(content["row"])._replace(command=commands.train(cell.config, cell.start))
     return Finished(row, np.array(content["log_p"]))
+
+
+def _found(cell: Cell, out: Path) -> Path:
+    return out / "cells" / f"{cell.name}.json"
 
 
 def as_plain(row: Row) -> dict[str, Any]:

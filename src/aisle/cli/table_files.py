@@ -1,0 +1,192 @@
+"""The files of a table: what its cells have found, and what that says of the claims.
+
+What a table on record says of cells that are not here, as they were run elsewhere, is kept.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aisle.cli.output import (
+    Columns,
+    csv_text,
+    markdown_table,
+    screen_table,
+    table_console,
+    with_error,
+    write_json,
+    write_text,
+)
+from aisle.errors import InputError
+
+if TYPE_CHECKING:
+    from aisle.experiments.cells import Finished, Row
+    from aisle.experiments.tables import Claim, TableSpec
+
+_COLUMNS: Columns = {
+    "cell": "left",
+    "updates": "right",
+    "decoder gradients": "right",
+    "seconds": "right",
+    "log p(x)": "right",
+    "gap": "right",
+    "ELBO": "right",
+    "one chain": "right",
+    "active": "right",
+    "paper": "right",
+    "difference": "right",
+    "seed": "right",
+    "note": "left",
+}
+_CLAIM_COLUMNS: Columns = {"claim": "left", "better by": "right", "verdict": "left"}
+
+_ABOUT = (
+    "log p(x): mean test log-likelihood in nats, a stochastic lower bound, with its standard error "
+    "over examples; where not all are annealed at length, it is the mean of a short run on all, "
+    "corrected by the mean difference to the long run on some of them. gap: of bidirectional Monte "
+    "Carlo on simulated examples. ELBO and active: evidence lower bound, and latents that the "
+    "encoder uses, on the examples of the long run. one chain: mean log-weight of one chain with "
+    "T = 11 and L = 2 by the tuned kernel, on the same examples, where it was asked for. Decoder "
+    "gradients and seconds are those of the cell's own training, without that of the cell that it "
+    "starts from. A claim is compared on the same examples, and decided by two standard errors, "
+    "unless the gap is larger than the difference."
+)
+
+# Standard errors of a paired difference that make a claim one that holds, or one that does not.
+_CLEAR = 2.0
+
+
+class Record(NamedTuple):
+    """A table on record.
+
+    Attributes:
+        rows: by the names of their cells.
+        claims: lines of the table of claims, by what is claimed.
+    """
+
+    rows: dict[str, "Row"]
+    claims: dict[str, list[str]]
+
+
+def read(base: Path) -> Record:
+    """Read the table that is there; one without lines if there is none."""
+    from aisle.experiments.cells import from_plain
+
+    path = _file(base, "json")
+    if not path.exists():
+        return Record({}, {})
+    try:
+        content = json.loads(path.read_text())
+        lines = [[claim[name] for name in _CLAIM_COLUMNS] for claim in content["claims"]]
+        rows = {row["cell"]: from_plain(row) for row in content["rows"]}
+        return Record(rows, {line[0]: line for line in lines})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} is not a table of this version ({error}): choose another --out, or remove it"
+        ) from None
+
+
+def together(spec: "TableSpec", out: Path, before: Record) -> Record:
+    """Return the table of the cells that are done here, and of those that were on record."""
+    from aisle.experiments import cells, commands
+
+    here = {cell.name: cells.finished(cell, out) for cell in spec.cells if cell.evaluation}
+    done = {name: one for name, one in here.items() if one is not None}
+    rows = {}
+    for cell in spec.cells:
+        known = before.rows.get(cell.name)
+        if cell.name in done:
+            rows[cell.name] = done[cell.name].row
+        # With other settings it is another cell.
+        elif known is not None and known.command == commands.train(cell.config, cell.start):
+            rows[cell.name] = known
+    lines = [_judge(claim, done) or _kept(claim, rows, before) for claim in spec.claims]
+    return Record(rows, {line[0]: line for line in lines if line})
+
+
+def _judge(claim: "Claim", done: dict[str, "Finished"]) -> list[str] | None:
+    """Compare two cells on the same examples, if both are here."""
+    from aisle.experiments.cells import difference
+
+    if claim.better not in done or claim.worse not in done:
+        return None
+    better, worse = done[claim.better], done[claim.worse]
+    gain, verdict = difference(better, worse), "undecided"
+    if abs(gain.mean) > _CLEAR * gain.standard_error:
+        verdict = "holds" if gain.mean > 0 else "does not hold"
+    # Bounds that may be off by more than they differ decide nothing.
+    if max(better.row.gap.mean, worse.row.gap.mean) > abs(gain.mean):
+        verdict = "undecided: the gap is larger"
+    return [claim.text, with_error(gain), verdict]
+
+
+def _kept(claim: "Claim", rows: dict[str, "Row"], before: Record) -> list[str] | None:
+    """Return what was on record, if it was of the same figures."""
+    for name in (claim.better, claim.worse):
+        now, then = rows.get(name), before.rows.get(name)
+        if now is None or then is None or now.log_likelihood != then.log_likelihood:
+            return None
+    return before.claims.get(claim.text)
+
+
+def report(spec: "TableSpec", found: Record, base: Path) -> None:
+    """Print the table and what it says of the claims, and write both."""
+    from aisle.experiments.cells import as_plain
+    from aisle.provenance import provenance
+
+    rows, claims, console = list(found.rows.values()), list(found.claims.values()), table_console()
+    columns, texts = _filled(_COLUMNS, [_texts(row) for row in rows])
+    console.print(screen_table(spec.title, columns, texts))
+    console.print(screen_table("claims", _CLAIM_COLUMNS, claims))
+    parts = [f"# {spec.title}", _ABOUT, markdown_table(columns, texts)]
+    parts += [markdown_table(_CLAIM_COLUMNS, claims), *(f"    {row.command}" for row in rows)]
+    write_text(_file(base, "md"), "\n\n".join(parts) + "\n")
+    write_text(_file(base, "csv"), csv_text([_flat(row) for row in rows]))
+    verdicts = [dict(zip(_CLAIM_COLUMNS, claim, strict=True)) for claim in claims]
+    content = {"rows": [as_plain(row) for row in rows], "claims": verdicts}
+    write_json(_file(base, "json"), content | provenance())
+    for end in ("md", "csv", "json"):
+        console.print(str(_file(base, end)), soft_wrap=True, highlight=False)
+
+
+def _file(base: Path, end: str) -> Path:
+    return base.with_name(f"{base.name}.{end}")
+
+
+def _filled(columns: Columns, texts: list[list[str]]) -> tuple[Columns, list[list[str]]]:
+    """Leave out the columns that have nothing in any row."""
+    names = list(columns)
+    kept = [i for i in range(len(names)) if not texts or any(line[i] for line in texts)]
+    return {names[i]: columns[names[i]] for i in kept}, [[line[i] for i in kept] for line in texts]
+
+
+def _texts(row: "Row") -> list[str]:
+    return [
+        row.cell,
+        f"{row.updates:,}",
+        f"{row.decoder_gradients:,}",
+        f"{row.seconds:.0f}",
+        with_error(row.log_likelihood),
+        with_error(row.gap),
+        "" if row.elbo is None else f"{row.elbo.mean:.1f}",
+        "" if row.short is None else f"{row.short.mean:.1f}",
+        "" if row.active_units is None else str(row.active_units),
+        "" if row.paper is None else f"{row.paper:.2f}",
+        "" if row.difference is None else f"{row.difference:+.2f}",
+        str(row.seed),
+        ", ".join(filter(None, [row.start and f"from {row.start}", row.note])),
+    ]
+
+
+def _flat(row: "Row") -> dict[str, Any]:
+    """Return a row with one name for each figure."""
+    from aisle.experiments.cells import as_plain
+
+    flat: dict[str, Any] = {}
+    for name, value in as_plain(row).items():
+        # A figure that some cells have is then not also a column without its parts.
+        if value is None:
+            continue
+        nested = value.items() if isinstance(value, dict) else [("", value)]
+        flat |= {f"{name}_{end}" if end else name: each for end, each in nested}
+    return flat
