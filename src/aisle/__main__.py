@@ -1,5 +1,16 @@
-"""`python -m aisle`, the same as the command `aisle`."""
+"""The command `aisle`, and `python -m aisle`."""
 
-from aisle.cli import main
+import signal
 
-main()
+
+def main() -> None:
+    """Load the command line and run it."""
+    # While modules are loaded there is nothing to lose: Ctrl-C ends this process like any other.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from aisle.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

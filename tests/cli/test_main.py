@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aisle.cli.main import COMMANDS
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
 from aisle.experiments import selfcheck
@@ -63,6 +64,32 @@ def test_help_names_the_commands(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0
     assert "selfcheck" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_what_holds_without_an_option(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    words = " ".join(out.replace("│", " ").split())
+    assert code == 0
+    assert "usage: aisle" in words
+    assert "default: None" not in words
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_it_like_any_other_process():
+    program = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "tyro":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from aisle.__main__ import main
+main()
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (found.returncode, found.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["data", "list"]])

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
-from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, subcommand
 
 from aisle.cli.output import table_console
+from aisle.experiments.options import optional
 
-DataDir = Annotated[Path | None, arg(metavar="DIR")]
+DataDir = Annotated[Path | None, optional(metavar="DIR")]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console, with_error, write_json
 from aisle.cli.sample import RunPath
-from aisle.experiments.options import DistributedOptions, EvaluateConfig
+from aisle.experiments.options import DistributedOptions, EvaluateConfig, optional
 
 if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
@@ -31,10 +31,10 @@ class Evaluate:
     run_path: Positional[RunPath]
     """Folder of a training run."""
 
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default in the run's folder evaluations, named by the settings."""
 
-    json: Annotated[Path | None, arg(metavar="PATH")] = None
+    json: Annotated[Path | None, optional(metavar="PATH")] = None
     """Also write the result as JSON to this file."""
 
     config: Annotated[OmitArgPrefixes[EvaluateConfig], arg(name="")] = field(

@@ -18,6 +18,7 @@ from aisle.cli.output import (
     write_text,
 )
 from aisle.cli.sample import RunPath
+from aisle.experiments.options import optional
 
 if TYPE_CHECKING:
     from aisle.experiments.gradient_table import Row
@@ -54,7 +55,7 @@ class Gradients:
     run_path: Positional[RunPath]
     """Folder of a training run."""
 
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default gradients in the run's folder."""
 
     num_examples: int = 128
@@ -76,7 +77,7 @@ class Gradients:
     seed: int = 0
     """Seed of all draws."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""
 
     def run(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import (
@@ -19,6 +19,7 @@ from aisle.cli.output import (
     write_text,
 )
 from aisle.cli.sample import RunPath
+from aisle.experiments.options import optional
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,7 @@ class Kernels:
     run_path: Positional[RunPath]
     """Folder of a training run."""
 
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default kernels in the run's folder."""
 
     num_examples: int = 256
@@ -68,7 +69,7 @@ class Kernels:
     seed: int = 0
     """Seed of all draws."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""
 
     def run(self) -> int:

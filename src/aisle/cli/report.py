@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check_rules
-from aisle.experiments.options import EvaluateConfig, SamplerOptions
+from aisle.experiments.options import EvaluateConfig, SamplerOptions, optional
 
 if TYPE_CHECKING:
     from aisle.data import Dataset
@@ -46,7 +46,7 @@ class Report:
     seed: int = 0
     """Seed of the draws."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""
 
     def run(self) -> int:

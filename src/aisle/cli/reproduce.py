@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from aisle.cli import figure1, tables
 from aisle.cli.devices import set_up_jax
 from aisle.errors import InputError
+from aisle.experiments.options import optional
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Reproduce:
     what: Positional[Literal["figure1", "table1", "table2", "beyond", "ramp", "recipes"]]
     """Which one."""
 
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results, tables as .md, .csv and .json.
     By default runs/figure1, and runs/tables-BUDGET for tables, which share cells."""
 

@@ -8,6 +8,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError
+from aisle.experiments.options import optional
 
 RunPath = Annotated[Path, arg(metavar="RUN")]
 
@@ -31,7 +32,7 @@ class Sample:
     seed: int = 0
     """Seed of the draws."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""
 
     def run(self) -> int:

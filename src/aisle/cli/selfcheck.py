@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from tyro.conf import arg
 
 from aisle.cli.output import check_writable, table_console, write_json
+from aisle.experiments.options import optional
 
 if TYPE_CHECKING:
     from aisle.experiments.selfcheck import Check
@@ -24,7 +24,7 @@ class Selfcheck:
     check fails.
     """
 
-    json: Annotated[Path | None, arg(metavar="PATH")] = None
+    json: Annotated[Path | None, optional(metavar="PATH")] = None
     """Also write the figures, the seed, the versions and the machine to this file."""
 
     seed: int = 0

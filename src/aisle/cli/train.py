@@ -18,6 +18,7 @@ from aisle.experiments.options import (
     OptimizerOptions,
     RunOptions,
     TrainConfig,
+    optional,
 )
 
 
@@ -31,16 +32,16 @@ class Train:
     aisle train --resume runs/digits
     """
 
-    data: Positional[Annotated[str | None, arg(metavar="DATA")]] = None
+    data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
     """digits, mnist, omniglot, or the path of an .npy or .npz file."""
 
-    out: Annotated[Path | None, arg(metavar="RUN")] = None
+    out: Annotated[Path | None, optional(metavar="RUN")] = None
     """Folder of the run, which must not exist yet; by default runs/DATA-METHOD-seedSEED."""
 
-    resume: Annotated[Path | None, arg(metavar="RUN")] = None
+    resume: Annotated[Path | None, optional(metavar="RUN")] = None
     """Go on with this run. Its configuration is in the run; only --epochs may be given."""
 
-    num_epochs: Annotated[int | None, arg(aliases=["--epochs"], metavar="INT")] = None
+    num_epochs: Annotated[int | None, optional(aliases=["--epochs"], metavar="INT")] = None
     """Passes over the data, counted from the start of the run; by default 100."""
 
     method: OmitArgPrefixes[MethodOptions] = field(default_factory=MethodOptions)

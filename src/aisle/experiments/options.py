@@ -5,10 +5,14 @@ needs JAX, so that `aisle train --help` answers at once.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import arg
+
+# An option whose text says what holds without it.
+optional = partial(arg, help_behavior_hint="")
 
 DEFAULT_EPOCHS = 100
 
@@ -35,29 +39,29 @@ class MethodOptions:
     tuned: what was better for the same number of gradients.
     It sets each of the next six that is not given."""
 
-    num_leapfrog: Annotated[int | None, arg(aliases=["-L"], metavar="INT")] = None
+    num_leapfrog: Annotated[int | None, optional(aliases=["-L"], metavar="INT")] = None
     """L: leapfrog steps of a transition. tuned: 2. paper: 5."""
 
     schedule: Annotated[
         Literal["linear", "sigmoid", "geometric", "ramp", "immediate"] | None,
-        arg(metavar="{linear,sigmoid,geometric,ramp,immediate}"),
+        optional(metavar="{linear,sigmoid,geometric,ramp,immediate}"),
     ] = None
     """Spacing of the inverse temperatures from q to the posterior (ais).
     tuned: ramp, even but at the posterior for the second half.
     paper: linear."""
 
-    target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
+    target_accept: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Acceptance that the step size of each temperature is adapted towards.
     tuned: 0.8. paper: 0.6."""
 
-    precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
+    precondition: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Power of the encoder's scale that preconditions HMC. tuned: 0.75. paper: 0, none."""
 
-    momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
+    momentum_refresh: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Share of new noise in the momentum at each transition.
     tuned: 0.6. paper: 1, which forgets the old momentum."""
 
-    jitter: Annotated[float | None, arg(metavar="FLOAT")] = None
+    jitter: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Relative half-width of the random spread of step sizes. Both: 0."""
 
     phi_objective: Literal["elbo", "elbo+wake", "wake"] = "elbo"
@@ -88,7 +92,7 @@ class ModelOptions:
     full: a normal with any covariance.
     flow: noise through coupling layers; needs aisle[flow]."""
 
-    init_from: Annotated[Path | None, arg(metavar="RUN")] = None
+    init_from: Annotated[Path | None, optional(metavar="RUN")] = None
     """Start from the weights of another run, of the same networks."""
 
 
@@ -101,7 +105,7 @@ class DataOptions:
     static: the same bits. none: the values.
     Held-out data get bits once, from a fixed seed."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets; by default $AISLE_DATA, or else the user's cache."""
 
 
@@ -115,7 +119,7 @@ class OptimizerOptions:
     optimizer: Literal["adam", "muon"] = "adam"
     """muon orthogonalises the updates of matrices and leaves the rest to adam."""
 
-    learning_rate: Annotated[float | None, arg(metavar="FLOAT")] = None
+    learning_rate: Annotated[float | None, optional(metavar="FLOAT")] = None
     """By default 0.001 for adam and 0.02 for muon."""
 
     lr_schedule: Literal["iwae-study", "cosine", "constant"] = "iwae-study"
@@ -157,13 +161,13 @@ class DistributedOptions:
     On Slurm, Open MPI, Kubernetes and TPU pods nothing else is needed.
     Elsewhere give the next three too."""
 
-    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    coordinator: Annotated[str | None, optional(metavar="HOST:PORT")] = None
     """Address of the first process."""
 
-    num_processes: Annotated[int | None, arg(metavar="INT")] = None
+    num_processes: Annotated[int | None, optional(metavar="INT")] = None
     """How many there are."""
 
-    process_id: Annotated[int | None, arg(metavar="INT")] = None
+    process_id: Annotated[int | None, optional(metavar="INT")] = None
     """Which one this is, from 0; the first one writes and prints."""
 
 
@@ -198,32 +202,34 @@ class SamplerOptions:
     It sets each of the next five that is not given."""
 
     num_leapfrog: Annotated[
-        int | None, arg(name="leapfrog", aliases=["-L", "--num-leapfrog"], metavar="INT")
+        int | None, optional(name="leapfrog", aliases=["-L", "--num-leapfrog"], metavar="INT")
     ] = None
     """L: leapfrog steps of a transition. tuned: 4. paper: 10."""
 
-    schedule: Annotated[Literal["sigmoid", "linear"] | None, arg(metavar="{sigmoid,linear}")] = None
+    schedule: Annotated[
+        Literal["sigmoid", "linear"] | None, optional(metavar="{sigmoid,linear}")
+    ] = None
     """Spacing of the inverse temperatures: dense at both ends, or even. Both: sigmoid."""
 
-    precondition: Annotated[float | None, arg(metavar="FLOAT")] = None
+    precondition: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Power of the encoder's scale that preconditions HMC.
     tuned: 0.75, and 0 from the prior. paper: 0."""
 
-    momentum_refresh: Annotated[float | None, arg(metavar="FLOAT")] = None
+    momentum_refresh: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Share of new noise in the momentum at each transition.
     tuned: 0.6. paper: 1, which forgets the old momentum."""
 
-    target_accept: Annotated[float | None, arg(metavar="FLOAT")] = None
+    target_accept: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Acceptance that the step sizes are tuned to on the pilot, then frozen.
     tuned: 0.8. paper: 0.65."""
 
     bdmc_examples: int = 100
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
 
-    tolerance: Annotated[float | None, arg(metavar="NATS")] = None
+    tolerance: Annotated[float | None, optional(metavar="NATS")] = None
     """Double T until the gap of bidirectional Monte Carlo and the change are below this."""
 
-    max_seconds: Annotated[float | None, arg(metavar="SECONDS")] = None
+    max_seconds: Annotated[float | None, optional(metavar="SECONDS")] = None
     """Begin no new work after this time, and report what was reached."""
 
     importance_samples: int = 0
@@ -255,10 +261,10 @@ class EvaluateConfig:
     start: Literal["encoder", "prior"] = "encoder"
     """Where the chains start."""
 
-    data: Annotated[str | None, arg(metavar="DATA")] = None
+    data: Annotated[str | None, optional(metavar="DATA")] = None
     """Other data than the run's: a named set, an .npy or .npz file, of the same shape."""
 
-    data_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""
 
     sampler: SamplerOptions = field(default_factory=SamplerOptions)
