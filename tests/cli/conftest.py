@@ -24,12 +24,22 @@ def compiled_once(quick_compilation):
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory, compiled_once):
-    """The folder of a run, as three updates that change nothing would leave it."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
-    config = TrainConfig("digits", model=ModelOptions(**TINY))
-    weights = one_layer(jax.random.key(1), load("digits").train.mean(), **TINY)
-    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
-    run_directory.create(folder, {"train": training.to_json(config), "data": facts})
-    checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
-    return folder
+def make_run(tmp_path_factory, compiled_once):
+    """Return what makes the folder of a run, as three updates that change nothing leave it."""
+
+    def make(data):
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        config, dataset = TrainConfig(data, model=ModelOptions(**TINY)), load(data)
+        weights = one_layer(jax.random.key(1), dataset.train.mean(), **TINY)
+        stored = {"train": training.to_json(config), "data": training._facts(dataset)}
+        run_directory.create(folder, stored)
+        checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def digits(make_run):
+    """The folder of such a run on the digits."""
+    return make_run("digits")

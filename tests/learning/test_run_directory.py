@@ -38,7 +38,7 @@ def test_settings_come_back_with_their_provenance(tmp_path):
 def test_an_empty_folder_becomes_a_run_and_another_is_left_alone(tmp_path):
     create(tmp_path, {"a": 1})
     before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(InputError, match=f"{tmp_path} exists: resume it with --resume {tmp_path}"):
+    with pytest.raises(InputError, match=f"{tmp_path} exists: resume it .--resume {tmp_path}, in"):
         create(tmp_path, {"a": 2})
     assert (tmp_path / "config.json").read_bytes() == before
     (tmp_path / "config.json").rename(tmp_path / "thesis.txt")

@@ -1,5 +1,6 @@
 import logging
 import re
+import signal
 import threading
 
 import equinox as eqx
@@ -182,7 +183,7 @@ def test_a_run_leaves_its_settings_metrics_and_last_state(whole_run):
     settings = read_config(out)
     assert settings["fit"]["learning_rate"] == 0.01
     assert settings["fit"]["num_epochs"] == 4
-    assert set(settings) == {"fit", "provenance"}
+    assert set(settings) == {"fit", "data", "provenance"}
     records = read_metrics(out)
     assert [record["update"] for record in records] == list(range(1, 4 * 29 + 1))
     np.testing.assert_allclose(
@@ -260,6 +261,43 @@ def test_a_finished_run_has_nothing_to_resume(whole_run):
     again = fit(START, encoder(), DATA, out=out, resume=True, **QUICK | {"num_epochs": 4})
     assert_identical(again.state, whole.state)
     assert again.history == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"learning_rate": 0.02}, "learning_rate is 0.02 but was 0.01 in "),
+        ({"seed": 1}, "seed is 1 but was 0 in "),
+        ({"data": DATA[::-1]}, "the data are not those of "),
+        ({"data": DATA[:-1]}, "the data are not those of "),
+    ],
+)
+def test_a_run_is_resumed_with_what_it_was_started_with(whole_run, changes, words):
+    out, _ = whole_run
+    options = {"data": DATA, **QUICK, "num_epochs": 4} | changes
+    with pytest.raises(InputError, match=words):
+        fit(START, encoder(), out=out, resume=True, **options)
+
+
+def test_only_a_run_can_be_resumed(tmp_path):
+    with pytest.raises(InputError, match="resume is True but out is None: give the folder"):
+        fit(START, encoder(), DATA, resume=True, **QUICK)
+    with pytest.raises(InputError, match="none does not exist: give the folder of a run"):
+        fit(START, encoder(), DATA, out=tmp_path / "none", resume=True, **QUICK)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_program_is_told_that_its_training_was_cut_short(capsys, monkeypatch, tmp_path, keeps):
+    def interrupt(self, state):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop.Loop, "_check_skipped", interrupt)
+    fitted = fit(START, encoder(), DATA, out=tmp_path if keeps else None, **QUICK)
+    assert fitted.signal_number == signal.SIGINT
+    said = capsys.readouterr().err
+    assert f"stopped by a signal at update {int(fitted.state.update)} of 58, and" in said
+    assert ("the same call with resume=True goes on" in said) == keeps
 
 
 def test_another_seed_gives_other_weights(whole_run):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
-from tyro.conf import OmitArgPrefixes, Positional, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from aisle.cli.output import table_console
 from aisle.experiments.options import optional
@@ -39,7 +39,7 @@ class ListData:
 class FetchData:
     """Fetch a named data set from its public mirrors, checking its hashes."""
 
-    name: Positional[str]
+    name: Positional[Annotated[str, arg(metavar="NAME")]]
     """Data set to fetch: mnist or omniglot."""
 
     data_dir: DataDir = None

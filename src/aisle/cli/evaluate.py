@@ -66,7 +66,7 @@ class Evaluate:
         if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
         console.print(_table(result, f"{self.run_path}, {self.config.split} examples"))
-        for line in _warnings(result):
+        for line in _warnings(result, self.config.sampler.tolerance):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
             console.print(str(folder / name), soft_wrap=True, highlight=False)
@@ -131,9 +131,11 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     ]
 
 
-def _warnings(result: "LogLikelihood") -> list[str]:
+def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     """Say what a reader of the table must know."""
-    lines = []
+    lines, bdmc = [], result.bdmc
+    if tolerance and bdmc and not 2 * bdmc.gap.standard_error < tolerance:
+        lines.append("The gap's error is too large for this tolerance: raise --bdmc-examples.")
     if not result.is_complete:
         lines.append("The time was up before all examples were done; the same command goes on.")
     if result.is_tolerance_reached is False:

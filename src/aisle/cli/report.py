@@ -34,7 +34,7 @@ class Report:
     missing, such as an evaluation, is named with the command that makes it.
     """
 
-    run_paths: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ...]")]]
+    run_paths: Positional[Annotated[tuple[Path, ...], optional(metavar="RUN [RUN ...]")]]
     """Folders of training runs."""
 
     out: Annotated[Path, arg(metavar="HTML")] = Path("report.html")

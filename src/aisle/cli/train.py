@@ -33,7 +33,8 @@ class Train:
     """
 
     data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
-    """digits, mnist, omniglot, or the path of an .npy or .npz file."""
+    """digits, mnist, omniglot, or the path of an .npy or .npz file, examples along the first axis.
+    Without a part called test, a tenth of them is held out."""
 
     out: Annotated[Path | None, optional(metavar="RUN")] = None
     """Folder of the run, which must not exist yet; by default runs/DATA-METHOD-seedSEED."""

@@ -33,8 +33,8 @@ def check_bits(split: Split, source: str) -> None:
         if others.size:
             raise InputError(
                 f"{source} has the value {others[0] / one:g}, but a Bernoulli likelihood is of 0 "
-                "and 1: use `--binarize dynamic` for values in [0, 1], or `--likelihood gaussian` "
-                "for real ones"
+                "and 1: draw bits from values in [0, 1], in training by binarize = dynamic, or "
+                "take likelihood = gaussian for real ones"
             )
 
 

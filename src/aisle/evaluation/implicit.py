@@ -28,9 +28,11 @@ from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
+from aisle.data import Split, check_bits
 from aisle.data.split import as_values
 from aisle.errors import InputError, check_rules
 from aisle.models.joint import check_density, check_observation, log_joint
+from aisle.models.likelihoods import takes_bits
 from aisle.types import (
     Distribution,
     Latent,
@@ -93,6 +95,8 @@ def sample_posterior(
     _check_finite(x)
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
+    if takes_bits(model):
+        check_bits(Split(np.asarray(x)[None]), "x")
     check_density(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     kernel = Kernel(

@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, presets, schedules
 from aisle.annealing.kernel import gradients_per_chain
+from aisle.data import Split, check_bits
 from aisle.data.split import as_values
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
@@ -25,6 +26,7 @@ from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, R
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_observation
+from aisle.models.likelihoods import takes_bits
 from aisle.statistics import summarise
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -137,6 +139,8 @@ def _seen(model: Model, xs: PyTree) -> tuple[PyTree, PyTree]:
     xs = jax.tree.map(as_values, xs)
     example = jax.tree.map(lambda a: jnp.asarray(a[0]), xs)
     check_observation(model, example, "an example")
+    if takes_bits(model):
+        check_bits(Split(np.asarray(xs)), "x")
     return xs, example
 
 

@@ -16,12 +16,13 @@ from jaxtyping import Array
 from aisle import processes
 from aisle.annealing import presets
 from aisle.data import Dataset, Split, load
+from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
 from aisle.experiments.options import EvaluateConfig
-from aisle.experiments.training import Run, check_data, load_data, open_run
+from aisle.experiments.training import Run, check_data, is_own, load_data, open_run
 from aisle.learning.observations import observe_all
 from aisle.statistics import Mean, double_sampled
 
@@ -43,9 +44,7 @@ def evaluate(
     if config.whole_split < 0 or config.whole_split == 1:
         raise InputError(f"whole_split is {config.whole_split}: it must be 0, or at least 2")
     dataset = dataset_of(run, config)
-    split, other = dataset.test, dataset.train
-    if config.split == "train":
-        split, other = other, split
+    split, other = _parts(run, config, dataset)
     check_data(dataset, run.config)
     task = _Task(run, config, split, other, time.perf_counter(), show_progress)
     folder = out or path / "evaluations" / folder_name(config, run.update)
@@ -62,7 +61,7 @@ class _Task(NamedTuple):
     run: Run
     config: EvaluateConfig
     split: Split
-    other: Split
+    other: Split | None
     began: float
     show_progress: bool
 
@@ -74,13 +73,15 @@ class _Task(NamedTuple):
         report: Callable[[Round], None] | None,
     ) -> LogLikelihood:
         """Anneal some examples of the split, with changes to the sampler's options."""
-        run, config = self.run, self.config
-        binarize = run.config.observations.binarize
+        run, config, other = self.run, self.config, self.other
+        binarize, pilot_x = run.config.observations.binarize, None
+        if other is not None:
+            pilot_x = observations(other, spread(len(other), NUM_EXAMPLES), binarize)
         return log_likelihood(
             run.model,
             run.proposal if config.start == "encoder" else None,
             observations(self.split, indices, binarize),
-            pilot_x=observations(self.other, spread(len(self.other), NUM_EXAMPLES), binarize),
+            pilot_x=pilot_x,
             indices=indices,
             **{**dataclasses.asdict(_complete(config).sampler), **changes},
             about={"update": run.update, **_asked(config)},
@@ -88,6 +89,21 @@ class _Task(NamedTuple):
             show_progress=self.show_progress,
             report=report,
         )
+
+
+def _parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> tuple[Split, Split | None]:
+    """Return the examples to evaluate, and others to tune on, where there are some."""
+    test, train = dataset.test, dataset.train
+    is_one_array = config.data is not None and is_file_name(config.data) and test.rows is not None
+    # Of what the run was trained on, the same tenth is held out again.
+    if not is_one_array or is_own(run.path, dataset):
+        return (test, train) if config.split == "test" else (train, test)
+    if config.split == "train":
+        raise InputError(
+            f"split is 'train' but {config.data} has no part called test, so all of it is "
+            "evaluated: leave --split out, or save both parts in an .npz file"
+        )
+    return Split(test.array), None
 
 
 def _over_all(task: _Task, long_run: LogLikelihood, folder: Path) -> Mean | None:

@@ -101,8 +101,10 @@ class DataOptions:
     """What the model sees."""
 
     binarize: Literal["dynamic", "static", "none"] = "dynamic"
-    """dynamic: new bits each time an example is drawn.
-    static: the same bits. none: the values.
+    """Values in [0, 1] are probabilities of bits.
+    dynamic: new bits each time an example is drawn.
+    static: the same bits.
+    none: no bits but the values, for real data with --likelihood gaussian.
     Held-out data get bits once, from a fixed seed."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
@@ -262,7 +264,8 @@ class EvaluateConfig:
     """Where the chains start."""
 
     data: Annotated[str | None, optional(metavar="DATA")] = None
-    """Other data than the run's: a named set, an .npy or .npz file, of the same shape."""
+    """Other data than the run's: a named set, an .npy or .npz file, of the same shape.
+    Of an array by itself all examples are evaluated, and step sizes are tuned on simulated ones."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the named data sets, if it has moved since training."""

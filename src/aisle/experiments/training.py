@@ -79,13 +79,13 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
     dataset = load_data(out, config)
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
-        extended = {**stored, "train": to_json(config)}
-        processes.first_does(lambda: _update_config(out, extended))
+        stored = {**stored, "train": to_json(config)}
+        processes.first_does(lambda: _update_config(out, stored))
     if checkpoints.latest(out) is not None:
         # Its own weights take the place of those it started from, which may be gone by now.
         started = dataclasses.replace(config.model, init_from=None)
         config = dataclasses.replace(config, model=started)
-    return _fit(config, dataset, out, show_progress, resume=True)
+    return _fit(config, dataset, out, show_progress, config=stored, resume=True)
 
 
 def _update_config(out: Path, content: dict[str, Any]) -> None:
@@ -98,13 +98,18 @@ def load_data(path: Path, config: TrainConfig, data_dir: Path | None = None) -> 
     if is_file_name(config.data) and not Path(config.data).is_file():
         raise InputError(f"{config.data}, which {path} was trained on, is not there: put it back")
     dataset = load(config.data, data_dir or config.observations.data_dir)
-    before, now = run_directory.read_config(path)["data"], _facts(dataset)
-    if before.get("digests", now["digests"]) != now["digests"]:
+    if not is_own(path, dataset):
         raise InputError(
             f"{dataset.source} is not what {path} was trained on: put the same data back, or train "
             "a new run on these"
         )
     return dataset
+
+
+def is_own(path: Path, dataset: Dataset) -> bool:
+    """Say whether a run was trained on these data, as far as it has noted that."""
+    before, now = run_directory.read_config(path)["data"], _facts(dataset)
+    return before.get("digests", now["digests"]) == now["digests"]
 
 
 def check_data(dataset: Dataset, config: TrainConfig) -> None:

@@ -28,7 +28,8 @@ def create(path: Path, config: Mapping[str, object]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if _config_file(path).exists():
             raise InputError(
-                f"{path} exists: resume it with --resume {path}, or choose another --out"
+                f"{path} exists: resume it (--resume {path}, in Python resume=True), or choose "
+                "another --out"
             )
         if any(path.iterdir()):
             raise InputError(

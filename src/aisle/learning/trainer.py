@@ -13,21 +13,35 @@ import numpy as np
 
 from aisle import processes
 from aisle.annealing import Kernel, presets, schedules
-from aisle.data import Split, check_values
+from aisle.data import Split, check_bits, check_values
 from aisle.errors import InputError, check_rules
 from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
-from aisle.learning.loop import Loop, Phase, best_params
+from aisle.learning.loop import Loop, Phase, best_params, report
 from aisle.learning.observations import observe_all
 from aisle.learning.updates import Recipe, TrainState, init_state, split_arrays
 from aisle.learning.validation import make_validation
 from aisle.models.joint import check_observation
+from aisle.models.likelihoods import takes_bits
 from aisle.statistics import Mean
 from aisle.types import Model, Proposal
 
 # Step sizes of HMC: the paper's first and largest one, and those in units of the proposal's scale.
 FIRST_STEP, LARGEST_STEP = 0.1, 0.3
 FIRST_SCALED_STEP, LARGEST_SCALED_STEP = 0.5, 2.0
+
+# What a run that is gone on with may have other than before.
+_MAY_CHANGE = {
+    "num_epochs",
+    "held_out",
+    "validate_every",
+    "out",
+    "resume",
+    "checkpoint_minutes",
+    "keep_checkpoints",
+    "tensorboard",
+    "show_progress",
+}
 
 # The bound on held-out data costs as much as some dozens of updates by a VAE.
 VALIDATION_EXAMPLES, VALIDATION_SAMPLES = 512, 64
@@ -124,13 +138,15 @@ def fit(
         show_progress: whether to show a progress bar on standard error.
     """
     given = dict(locals())
+    if resume and out is None:
+        raise InputError("resume is True but out is None: give the folder of the run")
     split, shape = as_split(data)
     _check_networks(model, proposal, shape)
     example = jax.ShapeDtypeStruct(shape, jnp.float32)
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given, len(split))
-    check_values(split, binarize, "the training data")
+    _check_examples(model, split, binarize, "the training data")
     updates_per_epoch = len(split) // batch_size
     steps = optimizers.optimizer(
         optimizer,
@@ -155,7 +171,7 @@ def fit(
     state = init_state(model, proposal, recipe, chains.step_sizes)
     validation = None
     if held_out is not None:
-        validation = _held_out_bound(held_out, binarize, shape)
+        validation = _held_out_bound(model, held_out, binarize, shape)
     mesh = batch_mesh(batch_size)
     loop = Loop(
         phases=_phases(recipe, warmup_epochs, num_epochs, updates_per_epoch, batch_size),
@@ -171,14 +187,47 @@ def fit(
         tensorboard=tensorboard,
         show_progress=show_progress and processes.is_first(),
     )
-    if out is not None and not resume:
-        plain = {k: v for k, v in given.items() if isinstance(v, int | float | str | None)}
-        stored = {"fit": plain} if config is None else config
-        processes.first_does(lambda: run_directory.create(Path(out), stored))
+    if out is not None:
+        own = _own_config(given, split) if config is None else config
+        processes.first_does(lambda: _claim(Path(out), own, resume))
     state, history, signal_number = loop.run(state, resume)
+    if signal_number and config is None:
+        _tell_of_the_rest(state, loop)
     weights = processes.own_copy(best_params(state))
     trained_model, trained_proposal = eqx.combine(weights, recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
+
+
+def _own_config(given: Mapping[str, Any], split: Split) -> dict[str, Any]:
+    """Return what a run of this function, and not of the command line, notes of itself."""
+    plain = {k: v for k, v in given.items() if isinstance(v, int | float | str | None)}
+    return {"fit": plain, "data": {"digest": split.digest()}}
+
+
+def _claim(out: Path, config: Mapping[str, Any], resume: bool) -> None:
+    """Make the folder of a new run, or see to it that an old one is gone on with as it was."""
+    if not resume:
+        run_directory.create(out, config)
+        return
+    stored = run_directory.read_config(out)
+    before, now = stored.get("fit", {}), config.get("fit", {})
+    for name in before.keys() & now.keys() - _MAY_CHANGE:
+        if before[name] != now[name]:
+            raise InputError(
+                f"{name} is {now[name]!r} but was {before[name]!r} in {out}: give the same to "
+                "resume it, or another out"
+            )
+    if stored.get("data", {}).get("digest") != config.get("data", {}).get("digest"):
+        raise InputError(f"the data are not those of {out}: give the same to resume it")
+
+
+def _tell_of_the_rest(state: TrainState, loop: Loop) -> None:
+    """Say that training was cut short: the program that called it may go on."""
+    how = "" if loop.out is None else "; the same call with resume=True goes on"
+    report(
+        f"training was stopped by a signal at update {int(state.update):,} of "
+        f"{loop.phases[-1].end:,}, and the weights are those so far{how}"
+    )
 
 
 def _chains(given: Mapping[str, Any]) -> Kernel:
@@ -258,8 +307,14 @@ def _phases(
     ]
 
 
+def _check_examples(model: Model, split: Split, binarize: str, source: str) -> None:
+    check_values(split, binarize, source)
+    if binarize == "none" and takes_bits(model):
+        check_bits(split, source)
+
+
 def _held_out_bound(
-    held_out: Split | np.ndarray, binarize: str, shape: tuple[int, ...]
+    model: Model, held_out: Split | np.ndarray, binarize: str, shape: tuple[int, ...]
 ) -> Callable[..., Mean]:
     split, own_shape = as_split(held_out)
     if own_shape != shape:
@@ -267,7 +322,7 @@ def _held_out_bound(
             f"held-out examples have the shape {own_shape} and those to train on {shape}: give "
             "both in the same shape"
         )
-    check_values(split, binarize, "the held-out data")
+    _check_examples(model, split, binarize, "the held-out data")
     indices = np.arange(min(len(split), VALIDATION_EXAMPLES))
     xs = observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
     return make_validation(xs.reshape(len(indices), *shape), VALIDATION_SAMPLES)

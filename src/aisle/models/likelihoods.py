@@ -78,6 +78,11 @@ def named(name: str) -> type[Likelihood]:
     return LIKELIHOODS[name]
 
 
+def takes_bits(model: object) -> bool:
+    """Say whether a model is one of bits, as the built-in networks are by default."""
+    return isinstance(getattr(model, "likelihood", None), Bernoulli)
+
+
 @jax.custom_jvp
 def _log_bernoulli(
     x: Float[Array, " features"], logits: Float[Array, " features"]

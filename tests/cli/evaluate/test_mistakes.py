@@ -88,6 +88,12 @@ def test_bad_data_cost_one_line_and_leave_nothing(
     assert not (digits / "evaluations").exists()
 
 
+def test_an_array_by_itself_has_no_part_to_train_on(capsys, tmp_path, no_evaluation, digits):
+    np.save(tmp_path / "data.npy", np.zeros((30, 64), np.float32))
+    result = run(capsys, "evaluate", digits, "--split", "train", "--data", tmp_path / "data.npy")
+    assert_mistake(result, "--split is 'train' but", "leave --split out")
+
+
 def test_data_that_are_bad_only_where_the_pilot_looks(capsys, tmp_path, no_evaluation, digits):
     good, bad = np.zeros((5, 64), np.float32), np.full((5, 64), np.inf, np.float32)
     np.savez(tmp_path / "data.npz", train=bad, test=good)

@@ -98,6 +98,26 @@ def test_other_data_of_the_same_shape(asked, tmp_path, digits):
     assert found["pilot_x"].shape == (20, 64)
 
 
+@pytest.mark.parametrize("name", ["other.npy", "other.npz"])
+def test_all_of_an_array_by_itself(asked, tmp_path, digits, name):
+    values = np.round(np.random.default_rng(0).random((30, 64))).astype(np.float32)
+    save = np.save if name.endswith("npy") else np.savez
+    save(tmp_path / name, values)
+    found = asked(digits, "--data", tmp_path / name)
+    np.testing.assert_array_equal(found["x"], values)
+    assert found["pilot_x"] is None
+
+
+def test_of_what_was_trained_on_only_the_tenth_that_was_held_out(asked, tmp_path, make_run):
+    values = np.round(np.random.default_rng(0).random((30, 64))).astype(np.float32)
+    np.save(tmp_path / "mine.npy", values)
+    folder = make_run(str(tmp_path / "mine.npy"))
+    (tmp_path / "mine.npy").rename(tmp_path / "moved.npy")
+    found = asked(folder, "--data", tmp_path / "moved.npy")
+    assert found["x"].shape == (3, 64)
+    assert found["pilot_x"].shape == (27, 64)
+
+
 def test_the_folder_is_named_by_what_the_figures_depend_on():
     def name(update=3, **changes):
         sampler = {k: changes.pop(k) for k in list(changes) if k in SamplerOptions.__annotations__}
