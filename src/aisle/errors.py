@@ -17,6 +17,12 @@ class TrainingError(RuntimeError):
     """
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that does not fit the random generators."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
+
+
 def check_rules(given: Mapping[str, object], rules: Mapping[str, tuple[bool, str]]) -> None:
     """Refuse the first value whose rule is not kept, in one line that names both."""
     for name, (is_kept, rule) in rules.items():

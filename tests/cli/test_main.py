@@ -53,6 +53,8 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
         ),
         (["selfcheck", "--json", "no/such/folder/a.json"], "give a file in an existing folder"),
         (["selfcheck", "--json", "a.npy"], "a.npy does not end in .json: give a file that does"),
+        (["selfcheck", "--seed", str(2**63)], "--seed is 9223372036854775808: it must be from 0"),
+        (["sample", "run", "--seed", "-1"], "--seed is -1: it must be from 0 to 4294967295"),
         (["reproduce", "figure1", "--plan"], "figure1 is no table: --cells, --plan and --budget"),
     ],
 )

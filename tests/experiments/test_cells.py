@@ -137,6 +137,22 @@ def test_what_the_chains_of_a_method_use_is_compared(name):
     assert (essence(schedule="sigmoid") != essence()) == (name == "ais")
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}}', '{"settings": {}, "row": {}}'])
+def test_a_damaged_file_is_told(tmp_path, text):
+    file = tmp_path / "cells" / "dreg.json"
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"dreg.json is damaged \(.*\): remove it, or copy"):
+        cells.finished(CELL, tmp_path)
+
+
+def test_a_kill_before_the_first_checkpoint_is_gone_on_with(done, tmp_path):
+    out, _ = done
+    (tmp_path / "start").mkdir()
+    shutil.copy(out / "start" / "config.json", tmp_path / "start")
+    assert cells.train_cell(START, tmp_path).update == 3
+
+
 OTHERS = [
     CELL._replace(config=dataclasses.replace(CELL.config, num_epochs=2)),
     CELL._replace(start=None),

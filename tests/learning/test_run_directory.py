@@ -11,6 +11,7 @@ from aisle.learning import run_directory
 from aisle.learning.run_directory import (
     MetricsWriter,
     create,
+    last_metrics,
     read_config,
     read_metrics,
     update_config,
@@ -33,6 +34,25 @@ def test_settings_come_back_with_their_provenance(tmp_path):
     }
     assert (run / "config.json").read_text().startswith('{\n  "model"')
     assert [path.name for path in run.iterdir()] == ["config.json"]
+
+
+def test_a_kill_while_the_settings_are_written_is_not_in_the_way(tmp_path):
+    (tmp_path / ".config.json.123.partial").write_text('{"a"')
+    create(tmp_path, {"a": 1})
+    assert read_config(tmp_path)["a"] == 1
+
+
+def test_the_last_record_is_found_from_the_end(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="cannot read"):
+        last_metrics(tmp_path)
+    with MetricsWriter(tmp_path) as writer:
+        assert last_metrics(tmp_path) == {}
+        writer.write({"update": i, "bound": i / 3} for i in range(1, 100))
+    monkeypatch.setattr(run_directory, "_LAST_BYTES", 100)
+    assert last_metrics(tmp_path) == read_metrics(tmp_path)[-1]
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": 10')
+    assert last_metrics(tmp_path)["update"] == 99
 
 
 def test_an_empty_folder_becomes_a_run_and_another_is_left_alone(tmp_path):

@@ -14,6 +14,7 @@ from aisle.cli.output import (
     write_json,
     write_text,
 )
+from aisle.errors import check_seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +46,6 @@ _COLUMNS: dict[str, Literal["left", "right"]] = {
 def reproduce(out: Path, num_draws: int, correlation: float, seed: int) -> int:
     """Run the experiment, write its files into `out` and print its table."""
     from aisle.experiments import figure1
-    from aisle.learning.trainer import check_seed
 
     check_seed(seed)
     figure1.check_arguments(num_draws, correlation)

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import check_writable, table_console
-from aisle.errors import InputError, check_rules
+from aisle.errors import InputError, check_rules, check_seed
 from aisle.experiments.options import EvaluateConfig, SamplerOptions, optional
 
 if TYPE_CHECKING:
@@ -72,8 +72,6 @@ def write_report(
     data_dir: Path | None = None,
 ) -> None:
     """Open runs and write the page about them."""
-    from aisle.learning.trainer import check_seed
-
     check_seed(seed)
     rules = {"num_examples": (1 <= num_examples <= _MOST_EXAMPLES, f"from 1 to {_MOST_EXAMPLES}")}
     check_rules({"num_examples": num_examples}, rules)

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.output import check_writable, table_console
-from aisle.errors import InputError
+from aisle.errors import InputError, check_seed
 from aisle.experiments.options import optional
 
 RunPath = Annotated[Path, arg(metavar="RUN")]
@@ -39,6 +39,7 @@ class Sample:
         """Draw, and say where the file is."""
         if self.num_samples < 1:
             raise InputError(f"num_samples is {self.num_samples}: it must be at least 1")
+        check_seed(self.seed)
         check_writable(self.out, ".png")
         import jax
 

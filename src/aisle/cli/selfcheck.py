@@ -10,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from aisle.cli.output import check_writable, table_console, write_json
+from aisle.errors import check_seed
 from aisle.experiments.options import optional
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Selfcheck:
 
     def run(self) -> int:
         """Run all checks and return the exit code."""
+        check_seed(self.seed)
         from aisle.provenance import provenance
 
         if self.json is not None:

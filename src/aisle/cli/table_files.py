@@ -124,9 +124,14 @@ def _kept(claim: "Claim", rows: dict[str, "Row"], before: Record) -> list[str] |
     """Return what was on record, if it was of the same figures."""
     for name in (claim.better, claim.worse):
         now, then = rows.get(name), before.rows.get(name)
-        if now is None or then is None or now.log_likelihood != then.log_likelihood:
+        if now is None or then is None or not _is_same(now, then):
             return None
     return before.claims.get(claim.text)
+
+
+def _is_same(now: "Row", then: "Row") -> bool:
+    # Another machine may round otherwise.
+    return abs(now.log_likelihood.mean - then.log_likelihood.mean) < 1e-3
 
 
 def report(spec: "TableSpec", found: Record, base: Path) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from aisle.cli import table_files
 from aisle.cli.output import Columns, make_folder, screen_table, table_console, with_error
-from aisle.errors import InputError
+from aisle.errors import InputError, check_seed
 
 if TYPE_CHECKING:
     from aisle.experiments.cells import Cell
@@ -29,7 +29,6 @@ def reproduce(
 ) -> int:
     """Run the chosen cells of a table, and write the table of all that are done."""
     from aisle.experiments import tables
-    from aisle.learning.trainer import check_seed
 
     check_seed(seed)
     spec = tables.named(name, budget, seed)
@@ -52,11 +51,13 @@ def _choose(spec: "TableSpec", patterns: list[str], out: Path) -> list["Cell"]:
         if not any(fnmatch(cell.name, pattern) for cell in spec.cells):
             names = ", ".join(cell.name for cell in spec.cells)
             raise InputError(f"--cells {pattern} matches no cell: choose from {names}")
+    # Of all, so that a file that is of no use is told before the work.
+    done = {cell.name: cells.finished(cell, out) for cell in spec.cells if cell.evaluation}
     chosen: list[Cell] = []
     # From the last one: a cell comes after the one that it starts from.
     for cell in reversed(spec.cells):
         is_start = cell.name in [one.start for one in chosen]
-        if is_start or (_is_asked(cell, patterns) and cells.finished(cell, out) is None):
+        if is_start or (_is_asked(cell, patterns) and done.get(cell.name) is None):
             chosen.insert(0, cell)
     return chosen
 

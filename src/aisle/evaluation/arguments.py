@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.errors import InputError, check_rules
+from aisle.data import Split, check_values
+from aisle.errors import InputError, check_rules, check_seed
 
 # Those that reach every temperature: `immediate` does not anneal.
 _SCHEDULES = ("sigmoid", "linear", "geometric")
@@ -26,6 +27,8 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
         raise InputError("there are no observations: give at least 1 example")
     for leaf in jax.tree.leaves(x):
         values = np.asarray(leaf)
+        if values.dtype == np.uint8:
+            check_values(Split(values), "none", "x")
         if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
             row = int(np.argwhere(~np.isfinite(values))[0][0])
             raise InputError(
@@ -62,10 +65,10 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         "tolerance": (tolerance is None or 0 < tolerance < math.inf, "finite and positive"),
         "max_seconds": (budget is None or 0 < budget < math.inf, "finite and positive"),
         "importance_samples": (given["importance_samples"] >= 0, "0 or more"),
-        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
         "memory_mb": (given["memory_mb"] >= 1, "at least 1"),
     }
     check_rules(given, rules)
+    check_seed(given["seed"])
     if tolerance is not None and not given["bdmc_examples"]:
         raise InputError(
             "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"

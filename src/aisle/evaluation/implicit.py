@@ -28,9 +28,9 @@ from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
-from aisle.data import Split, check_bits
+from aisle.data import Split, check_bits, check_values
 from aisle.data.split import as_values
-from aisle.errors import InputError, check_rules
+from aisle.errors import InputError, check_rules, check_seed
 from aisle.models.joint import check_density, check_observation, log_joint
 from aisle.models.likelihoods import takes_bits
 from aisle.types import (
@@ -92,7 +92,7 @@ def sample_posterior(
         A latent with a leading axis of `num_draws`, in each of its arrays.
     """
     _check_arguments(dict(locals()))
-    _check_finite(x)
+    _check_leaves(x)
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
     if takes_bits(model):
@@ -227,13 +227,15 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
         "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
         "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
         "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
-        "seed": (0 <= given["seed"] < 2**32, f"from 0 to {2**32 - 1}"),
     }
     check_rules(given, rules)
+    check_seed(given["seed"])
 
 
-def _check_finite(x: Observation) -> None:
+def _check_leaves(x: Observation) -> None:
     for leaf in map(np.asarray, jax.tree.leaves(x)):
+        if leaf.dtype == np.uint8:
+            check_values(Split(leaf[None]), "none", "x")
         if np.issubdtype(leaf.dtype, np.inexact) and not np.isfinite(leaf).all():
             wrong = leaf[~np.isfinite(leaf)][0]
             raise InputError(f"x has the value {wrong}: every value must be a finite number")

@@ -90,7 +90,7 @@ def log_likelihood(
         bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
         tolerance: double T, from num_temperatures on, until the mean gap of bidirectional Monte
             Carlo and the change of the mean are below this, in nats.
-        max_seconds: time after which no new work is begun.
+        max_seconds: time after which no new work is begun, but for a first tile of each part.
         importance_samples: K of an importance-weighted bound to compare with, 0 for none.
         pilot_x: other examples to tune on; by default simulated ones.
         indices: number of each example, from which its draws derive; by default its place in `x`.
@@ -126,9 +126,10 @@ def log_likelihood(
         fixed = {k: v for k, v in settings.items() if k not in _MAY_CHANGE}
         processes.first_does(lambda: claim(folder, fixed))
     plan = _Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
-    result = _rounds(plan, report)
+    deadline = None if max_seconds is None else time.perf_counter() + max_seconds
+    result = _rounds(plan, deadline, report)
     if importance_samples:
-        result = result._replace(importance=_importance(plan, result))
+        result = result._replace(importance=_importance(plan, deadline, result))
     if folder is not None:
         processes.first_does(lambda: save(result, folder))
     return result
@@ -180,11 +181,11 @@ class _Complete(NamedTuple):
     is_whole: bool
 
 
-def _rounds(plan: _Plan, report: Callable[[Round], None] | None) -> LogLikelihood:
+def _rounds(
+    plan: _Plan, deadline: float | None, report: Callable[[Round], None] | None
+) -> LogLikelihood:
     """Double T until the tolerance is reached or the time is up; without one, do one round."""
-    settings = plan.settings
-    tolerance, budget = settings["tolerance"], settings["max_seconds"]
-    deadline = None if budget is None else time.perf_counter() + budget
+    tolerance = plan.settings["tolerance"]
     done: list[_Complete] = []
     is_reached = None if tolerance is None else False
     while True:
@@ -322,7 +323,7 @@ def _bidirectional(outcome: Outcome) -> Bidirectional:
     return Bidirectional(summarise(lower), summarise(upper), summarise(gap), float(gap.max()))
 
 
-def _importance(plan: _Plan, result: LogLikelihood) -> Importance:
+def _importance(plan: _Plan, deadline: float | None, result: LogLikelihood) -> Importance:
     """Bound the same examples by importance sampling, and see which latents the encoder uses."""
     number = plan.settings["importance_samples"]
     context, key = (plan.model, plan.proposal, number), plan.key(0, _IMPORTANCE)
@@ -333,7 +334,8 @@ def _importance(plan: _Plan, result: LogLikelihood) -> Importance:
     job = Job(
         "importance sampling", runs.importance, context, key, xs, result.indices, 0, preferred
     )
-    figures = walk(job, plan.limits(), plan.path(f"importance{number}")).figures
+    outcome = walk(job, plan.limits(deadline), plan.path(f"importance{number}"))
+    figures, annealed = outcome.figures, result.log_p[np.isin(result.indices, outcome.indices)]
     first, second = figures["half_means"].astype(np.float64).swapaxes(0, 1)
     # Both halves are noisy, but not with the same noise: it does not count as variation.
     variation = np.mean((first - first.mean(0)) * (second - second.mean(0)), axis=0)
@@ -341,7 +343,7 @@ def _importance(plan: _Plan, result: LogLikelihood) -> Importance:
         number,
         summarise(figures["bound"]),
         summarise(figures["elbo"]),
-        summarise(result.log_p - figures["bound"]),
+        summarise(annealed - figures["bound"]),
         int(np.sum(variation > _ACTIVE)),
         len(variation),
     )

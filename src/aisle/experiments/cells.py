@@ -18,8 +18,9 @@ from aisle.evaluation import LogLikelihood
 from aisle.experiments import commands, training
 from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
+from aisle.learning import checkpoints
 from aisle.learning.estimators import METHODS
-from aisle.learning.run_directory import read_metrics
+from aisle.learning.run_directory import last_metrics
 from aisle.statistics import Mean, summarise
 
 
@@ -133,14 +134,17 @@ def finished(cell: Cell, out: Path) -> Finished | None:
     file = _found(cell, out)
     if not file.exists():
         return None
-    content = json.loads(file.read_text())
-    stored = content["settings"]
-    trained = training.from_json(stored, file.parent)
+    try:
+        content = json.loads(file.read_text())
+        stored, row = content["settings"], from_plain(content["row"])
+        log_p = np.array(content["log_p"], float)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} is damaged ({error}): remove it, or copy it again") from None
+    trained = training.from_json(stored, file)
     if {**stored, "train": _essence(trained)} != _settings(cell, out):
         raise InputError(f"{file} has other settings: choose another --out, or remove it")
     # Options that are not named have the present defaults, which may be others than then.
-    row = from_plain(content["row"])._replace(command=commands.train(cell.config, cell.start))
-    return Finished(row, np.array(content["log_p"]))
+    return Finished(row._replace(command=commands.train(cell.config, cell.start)), log_p)
 
 
 def _found(cell: Cell, out: Path) -> Path:
@@ -168,7 +172,7 @@ def planned(cell: Cell, out: Path) -> TrainConfig:
 def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
     """Put together what the table shows of a cell."""
     assert found.bdmc is not None
-    last, method = read_metrics(run.path)[-1], run.config.method
+    last, method = last_metrics(run.path), run.config.method
     estimate, importance = found.whole_split or found.estimate, found.importance
     has_chains = METHODS[method.method].has_chains
     return Row(
@@ -216,7 +220,9 @@ def _essence(config: TrainConfig) -> dict[str, Any]:
 
 
 def _is_trained(folder: Path, wanted: TrainConfig) -> bool:
-    records = read_metrics(folder)
-    if not records or records[-1]["epoch"] < wanted.num_epochs:
+    if checkpoints.latest(folder) is None:
         return False
-    return training.open_run(folder).update == records[-1]["update"]
+    last = last_metrics(folder)
+    if last.get("epoch", 0) < wanted.num_epochs:
+        return False
+    return training.open_run(folder).update == last["update"]

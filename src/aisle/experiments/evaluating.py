@@ -107,14 +107,17 @@ def _parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> tuple[Split, S
 
 
 def _over_all(task: _Task, long_run: LogLikelihood, folder: Path) -> Mean | None:
-    """Estimate the mean over the whole split, if the time suffices for the short run on it."""
+    """Estimate the mean over the whole split, if the time suffices for both runs."""
     num_temperatures, budget = task.config.whole_split, task.config.sampler.max_seconds
+    left = None if budget is None else budget - (time.perf_counter() - task.began)
+    if not long_run.is_complete or (left is not None and left <= 0):
+        return None
     changes = {
         "num_chains": _SHORT_CHAINS,
         "num_temperatures": num_temperatures,
         "bdmc_examples": 0,
         "tolerance": None,
-        "max_seconds": budget and max(1e-3, budget - (time.perf_counter() - task.began)),
+        "max_seconds": left,
         "importance_samples": 0,
     }
     everything = np.arange(len(task.split))

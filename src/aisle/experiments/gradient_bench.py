@@ -9,7 +9,7 @@ import jax
 from jaxtyping import PyTree
 
 from aisle.annealing.presets import Preset, has_scale
-from aisle.errors import check_rules
+from aisle.errors import check_rules, check_seed
 from aisle.evaluation.gradients import Examples
 from aisle.progress import Progress
 from aisle.types import Model, PRNGKey, Proposal
@@ -54,9 +54,9 @@ def check_settings(settings: Settings) -> None:
         "num_samples": (settings.num_samples >= 1, "at least 1"),
         "temperatures": (lowest >= 1, "one or more numbers, each at least 1"),
         "num_leapfrog": (settings.num_leapfrog >= 1, "at least 1"),
-        "seed": (0 <= settings.seed < 2**32, f"from 0 to {2**32 - 1}"),
     }
     check_rules(settings._asdict(), rules)
+    check_seed(settings.seed)
 
 
 class Bench(NamedTuple):

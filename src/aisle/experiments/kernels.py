@@ -29,7 +29,7 @@ from aisle.annealing import Kernel, schedules
 from aisle.annealing.kernel import gradients_per_chain, run_forward
 from aisle.annealing.presets import TRAINING, Preset
 from aisle.data.files import remove_leftovers
-from aisle.errors import check_rules
+from aisle.errors import check_rules, check_seed
 from aisle.evaluation import LogLikelihood, log_likelihood, parts, runs
 from aisle.evaluation.folders import claim
 from aisle.evaluation.pilot import FIRST_STEP, NUM_ROUNDS, tune_exactly
@@ -252,9 +252,9 @@ def _check(config: Config) -> None:
         "budgets": (min(config.budgets, default=0) >= 1, "one or more numbers, each at least 1"),
         "truth_temperatures": (config.truth_temperatures >= 2, "at least 2"),
         "truth_chains": (config.truth_chains >= 1, "at least 1"),
-        "seed": (0 <= config.seed < 2**32, f"from 0 to {2**32 - 1}"),
     }
     check_rules(config._asdict(), rules)
+    check_seed(config.seed)
 
 
 def _figures(study: Study, name: str, preset: Preset, budget: int) -> dict[str, np.ndarray]:

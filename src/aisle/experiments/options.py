@@ -232,7 +232,8 @@ class SamplerOptions:
     """Double T until the gap of bidirectional Monte Carlo and the change are below this."""
 
     max_seconds: Annotated[float | None, optional(metavar="SECONDS")] = None
-    """Begin no new work after this time, and report what was reached."""
+    """Begin no new work after this time, but for a first tile of each part.
+    What was reached is reported."""
 
     importance_samples: int = 0
     """Number of samples of an importance-weighted bound to give as well.

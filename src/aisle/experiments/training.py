@@ -15,7 +15,7 @@ from aisle import processes
 from aisle.annealing import presets
 from aisle.data import Dataset, check_bits, check_values, load
 from aisle.data.arrays import is_file_name
-from aisle.errors import InputError
+from aisle.errors import InputError, check_seed
 from aisle.experiments.options import (
     DataOptions,
     MethodOptions,
@@ -27,7 +27,7 @@ from aisle.experiments.options import (
 from aisle.learning import checkpoints, run_directory, weights_file
 from aisle.learning.loop import report
 from aisle.learning.observations import observe_all
-from aisle.learning.trainer import Fitted, check_seed, fit
+from aisle.learning.trainer import Fitted, fit
 from aisle.models.iwae_study import (
     Encoder,
     OneLayerModel,

@@ -97,7 +97,7 @@ def dreg(
     q = proposal(x)
     z = _samples(key, q, kernel.num_samples)
     # Only the path from phi through z is differentiated: the score of q has mean zero here.
-    log_weights = _log_weights(stop(model), stop(q), x, z)
+    log_weights = _log_weights(stop(model), stop(proposal)(x), x, z)
     squares = stop(normalised_weights(log_weights)) ** 2
     losses = Losses(_weighted(model, x, z, log_weights), -jnp.sum(squares * log_weights))
     return losses, _without_chains(log_mean_exp(log_weights), log_weights)
@@ -205,7 +205,8 @@ def _chains(
     key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel
 ) -> Annealed:
     """Anneal K chains, with all gradients stopped before the first step."""
-    density, q = log_joint(stop(model), x), stop(proposal(x))
+    # The proposal and not its distribution, which need not be a pytree.
+    density, q = log_joint(stop(model), x), stop(proposal)(x)
 
     def chain(key: PRNGKey) -> Annealed:
         return run_forward(key, q, density, kernel)

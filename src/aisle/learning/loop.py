@@ -17,7 +17,7 @@ from aisle.errors import TrainingError
 from aisle.learning import checkpoints
 from aisle.learning.batches import Chunk, Feeder
 from aisle.learning.interruption import listening
-from aisle.learning.run_directory import MetricsWriter, held, read_metrics
+from aisle.learning.run_directory import MetricsWriter, held, last_metrics
 from aisle.learning.updates import Recipe, TrainState, UpdateLog, make_chunk
 from aisle.progress import Progress
 from aisle.statistics import Mean
@@ -126,11 +126,11 @@ class Loop:
             if update >= phase.end:
                 continue
             run = make_chunk(phase.recipe, self.mesh, self.batch_size)
-            is_compiled = False
-            while update < phase.end:
-                chunk = self._chunk(update, length, phase.end)
-                after = update + chunk.num_updates
-                following = self._chunk(after, length, phase.end) if after < phase.end else None
+            is_compiled, following = False, self._chunk(update, length, phase.end)
+            while following is not None:
+                # Cut before this chunk is timed, as its examples are read at the same time.
+                chunk, update = following, following.first_update + following.num_updates
+                following = self._chunk(update, length, phase.end) if update < phase.end else None
                 batches = self.feeder.batches(chunk, following, capacity)
                 number = processes.place(np.int32(chunk.num_updates), everywhere)
                 start = time.perf_counter()
@@ -138,7 +138,6 @@ class Loop:
                 log = jax.tree.map(np.asarray, log)
                 seconds = time.perf_counter() - start
                 yield chunk, state, log
-                update = after
                 if is_compiled:
                     ideal = round(CHUNK_SECONDS * chunk.num_updates / seconds)
                     # At most doubled: one slow chunk says little.
@@ -219,8 +218,7 @@ class Loop:
         """Return the time that the run took before it was interrupted."""
         if not first or self.out is None:
             return 0.0
-        times = [record.get("seconds", 0.0) for record in read_metrics(self.out)]
-        return max(times, default=0.0)
+        return last_metrics(self.out).get("seconds", 0.0)
 
     def _writer(self, stack: ExitStack, first: int) -> MetricsWriter | None:
         if self.out is None:

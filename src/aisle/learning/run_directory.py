@@ -21,6 +21,9 @@ from aisle.data.files import replacing
 from aisle.errors import InputError
 from aisle.provenance import provenance
 
+# From the end of a history, more than a record takes.
+_LAST_BYTES = 1 << 22
+
 
 def create(path: Path, config: Mapping[str, object]) -> None:
     """Make the folder of a new run, with its settings and where they come from."""
@@ -31,7 +34,8 @@ def create(path: Path, config: Mapping[str, object]) -> None:
                 f"{path} exists: resume it (--resume {path}, in Python resume=True), or choose "
                 "another --out"
             )
-        if any(path.iterdir()):
+        # What a process that was killed right here has left is not somebody else's.
+        if any(not file.match(".config.json.*.partial") for file in path.iterdir()):
             raise InputError(
                 f"{path} exists, with other files than those of a run: choose another --out"
             )
@@ -68,6 +72,19 @@ def update_config(path: Path, config: Mapping[str, object]) -> None:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the records of a run, without a last line that a kill left half-written."""
     return [record for _, record in _lines(_metrics_file(path))]
+
+
+def last_metrics(path: Path) -> dict[str, Any]:
+    """Return the last record of a run without reading all before it; {} if there is none."""
+    file = _metrics_file(path)
+    try:
+        with file.open("rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = handle.read().splitlines()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    # The first line may be cut by the seek, and the last one by a kill.
+    return next(filter(None, map(_record, reversed(lines))), {})
 
 
 @contextmanager

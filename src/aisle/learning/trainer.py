@@ -14,7 +14,7 @@ import numpy as np
 from aisle import processes
 from aisle.annealing import Kernel, presets, schedules
 from aisle.data import Split, check_bits, check_values
-from aisle.errors import InputError, check_rules
+from aisle.errors import InputError, check_rules, check_seed
 from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params, report
@@ -217,7 +217,7 @@ def _claim(out: Path, config: Mapping[str, Any], resume: bool) -> None:
                 f"{name} is {now[name]!r} but was {before[name]!r} in {out}: give the same to "
                 "resume it, or another out"
             )
-    if stored.get("data", {}).get("digest") != config.get("data", {}).get("digest"):
+    if "fit" in stored and "fit" in config and stored.get("data") != config["data"]:
         raise InputError(f"the data are not those of {out}: give the same to resume it")
 
 
@@ -243,12 +243,6 @@ def _chains(given: Mapping[str, Any]) -> Kernel:
         given["momentum_refresh"],
         given["jitter"],
     )
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that does not fit the random generators."""
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
 
 
 def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:

@@ -23,7 +23,7 @@ from aisle.learning.estimators import Losses, Method, Metrics
 from aisle.learning.observations import observe
 from aisle.types import Model, PRNGKey, Proposal, Scalar
 
-# Chains of one tile: their activations stay in the cache, and memory does not grow with K.
+# Chains of one tile: their activations stay in the cache, and memory does not grow with K up to it.
 CHAINS_PER_TILE = 400
 
 Params = PyTree[Array | None]

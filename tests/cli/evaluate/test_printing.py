@@ -7,7 +7,7 @@ import pytest
 
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.experiments import evaluating
-from aisle.experiments.options import EvaluateConfig
+from aisle.experiments.options import EvaluateConfig, SamplerOptions
 from aisle.statistics import Mean
 from commands import run
 
@@ -50,14 +50,14 @@ FOUND = LogLikelihood(
 def shown(capsys, monkeypatch, digits):
     """What is printed of a result."""
 
-    def show(result):
+    def show(result, *options):
         def evaluate(*_, report, **__):
             for round_ in result.rounds:
                 report(round_)
             return result
 
         monkeypatch.setattr(evaluating, "log_likelihood", evaluate)
-        code, out, err = run(capsys, "evaluate", digits)
+        code, out, err = run(capsys, "evaluate", digits, *options)
         assert (code, err) == (0, "")
         return out.splitlines()
 
@@ -114,6 +114,30 @@ def test_a_split_that_is_annealed_whole_needs_no_short_run(monkeypatch, digits):
     config = EvaluateConfig(num_examples=500, whole_split=3)
     assert evaluating.evaluate(digits, config)[0].whole_split is None
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("is_complete", "max_seconds"), [(False, None), (True, 1e-9)])
+def test_time_that_is_up_leaves_the_whole_split_out(monkeypatch, digits, is_complete, max_seconds):
+    calls = []
+
+    def log_likelihood(*_, **options):
+        calls.append(options)
+        return FOUND._replace(indices=options["indices"], is_complete=is_complete)
+
+    monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
+    monkeypatch.setattr(evaluating, "save", lambda *_: None)
+    sampler = SamplerOptions(max_seconds=max_seconds)
+    config = EvaluateConfig(num_examples=3, whole_split=3, sampler=sampler)
+    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert len(calls) == 1
+
+
+def test_a_gap_that_is_too_noisy_for_its_tolerance_is_told(shown):
+    words = "The gap's error is too large for this tolerance: raise --bdmc-examples."
+    # It is 0.1, so that two of them are more than 0.15.
+    assert words in shown(FOUND, "--tolerance", "0.15")
+    assert words not in shown(FOUND, "--tolerance", "0.25")
+    assert words not in shown(FOUND)
 
 
 def test_a_reader_is_told_what_is_missing(shown):

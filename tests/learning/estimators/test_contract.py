@@ -62,6 +62,26 @@ def test_each_loss_reaches_its_own_parameters_and_no_others(name, problem_name):
         np.testing.assert_array_equal(rows(other), 0)
 
 
+class Plain:
+    """A distribution that is no pytree: its arrays cannot be found, and so not be stopped."""
+
+    def __init__(self, inner):
+        self.sample, self.log_prob, self.scale = inner.sample, inner.log_prob, inner.scale
+
+
+class PlainEncoder(Encoder):
+    def __call__(self, x):
+        return Plain(super().__call__(x))
+
+
+def test_a_distribution_need_not_be_a_pytree():
+    keys, model, proposal, xs = contract_batch("linear-gaussian")
+    plain = PlainEncoder(proposal.weight, proposal.bias, proposal.log_scale)
+    plan = {name: (name, kernel(**FULL)) for name in METHODS}
+    found = run(plan, keys, model, plain, xs)
+    assert_close(found, contract_runs("linear-gaussian"), 1e-5)
+
+
 @over_problems
 @over_methods
 def test_the_key_and_the_observation_alone_decide_the_result(name, problem_name):
