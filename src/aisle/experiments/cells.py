@@ -21,6 +21,7 @@ from aisle.experiments.options import EvaluateConfig, TrainConfig
 from aisle.learning import checkpoints
 from aisle.learning.estimators import METHODS
 from aisle.learning.run_directory import last_metrics
+from aisle.provenance import provenance
 from aisle.statistics import Mean, summarise
 
 
@@ -121,6 +122,8 @@ def run_cell(cell: Cell, out: Path) -> Finished:
         "settings": _settings(cell, out),
         "row": as_plain(done.row),
         "log_p": found.log_p.tolist(),
+        # The table itself may be written elsewhere.
+        **provenance(),
     }
     file = _found(cell, out)
     file.parent.mkdir(exist_ok=True)
