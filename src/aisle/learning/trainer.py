@@ -191,7 +191,7 @@ def fit(
         own = _own_config(given, split) if config is None else config
         processes.first_does(lambda: _claim(Path(out), own, resume))
     state, history, signal_number = loop.run(state, resume)
-    if signal_number and config is None:
+    if signal_number and config is None and processes.is_first():
         _tell_of_the_rest(state, loop)
     weights = processes.own_copy(best_params(state))
     trained_model, trained_proposal = eqx.combine(weights, recipe.static)
@@ -211,7 +211,7 @@ def _claim(out: Path, config: Mapping[str, Any], resume: bool) -> None:
         return
     stored = run_directory.read_config(out)
     before, now = stored.get("fit", {}), config.get("fit", {})
-    for name in before.keys() & now.keys() - _MAY_CHANGE:
+    for name in sorted(before.keys() & now.keys() - _MAY_CHANGE):
         if before[name] != now[name]:
             raise InputError(
                 f"{name} is {now[name]!r} but was {before[name]!r} in {out}: give the same to "
