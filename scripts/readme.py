@@ -14,19 +14,19 @@ from rich.console import Console
 
 from aisle.cli.demo import COLUMNS, TITLE, texts
 from aisle.cli.output import Columns, markdown_table, screen_table, with_error
-from aisle.experiments.cells import from_plain
+from aisle.experiments.cells import Row, from_plain
 from aisle.statistics import Mean
 
 ROOT = Path(__file__).parents[1]
 _WIDTH = 110
-_SHORT: Columns = {
+_BY_DATA: Columns = {
     "cell": "left",
-    "updates": "right",
-    "seconds": "right",
-    "log p(x)": "right",
-    "gap": "right",
-    "paper": "right",
+    "MNIST": "right",
+    "MNIST, paper": "right",
+    "Omniglot": "right",
+    "Omniglot, paper": "right",
 }
+_TABLES = ("table1", "table2", "beyond")
 
 
 def fill(text: str) -> str:
@@ -49,21 +49,26 @@ def _demo() -> str:
 
 
 def _table() -> str:
-    records = [r for name in ("table1", "beyond") for r in _read(f"tables/{name}.json")["rows"]]
-    # The tables share cells.
+    """Put the data sets side by side; the tables share cells."""
+    paths = [ROOT / "results" / "tables" / f"{name}.json" for name in _TABLES]
+    records = [r for path in paths if path.exists() for r in json.loads(path.read_text())["rows"]]
     rows = {record["cell"]: from_plain(record) for record in records}
     lines = [
-        [
-            row.cell,
-            f"{row.updates:,}",
-            f"{row.seconds:.0f}",
-            with_error(row.log_likelihood),
-            with_error(row.gap),
-            "" if row.paper is None else f"{row.paper:.2f}",
-        ]
-        for row in rows.values()
+        [name, *_figures(rows.get(f"mnist-{name}")), *_figures(rows.get(f"omniglot-{name}"))]
+        for name in dict.fromkeys(cell.split("-", 1)[1] for cell in rows)
     ]
-    return markdown_table(_SHORT, lines)
+    gap = max(rows.values(), key=lambda row: row.gap.mean).gap
+    about = (
+        f"The largest gap is {with_error(gap)}. A star marks fewer updates than the others made."
+    )
+    return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
+
+
+def _figures(row: Row | None) -> tuple[str, str]:
+    if row is None:
+        return "", ""
+    star = "*" if row.note else ""
+    return with_error(row.log_likelihood) + star, "" if row.paper is None else f"{row.paper:.2f}"
 
 
 def write() -> None:
