@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -330,6 +331,24 @@ def test_the_paper_s_tables_from_end_to_end(capsys, tmp_path):
     assert run(capsys, "reproduce", "table2", *options)[0] == 0
     after = contents(tmp_path)
     assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.slow
+def test_two_layers_from_end_to_end(capsys, tmp_path):
+    options = ("--budget", "smoke", "--out", tmp_path, "--cells", "mnist-two-layer-*")
+    assert run(capsys, "reproduce", "beyond", *options)[0] == 0
+    found = json.loads((tmp_path / "beyond.json").read_text())
+    names = ["mnist-two-layer-dreg-K5", "mnist-two-layer-ais-tuned-T27-K1"]
+    assert [row["cell"] for row in found["rows"]] == names
+    assert [claim["claim"] for claim in found["claims"]] == [
+        "mnist: with two layers, AIS beats DReG"
+    ]
+    # What was found is enough, without the runs.
+    shutil.copytree(tmp_path / "cells", tmp_path / "other" / "cells")
+    again = ("--budget", "smoke", "--out", tmp_path / "other", "--cells", "mnist-two-layer-*")
+    assert run(capsys, "reproduce", "beyond", *again)[0] == 0
+    assert json.loads((tmp_path / "other" / "beyond.json").read_text()) == found
+    assert not (tmp_path / "other" / names[0]).exists()
 
 
 def test_a_figure_that_only_some_cells_have_is_in_the_csv_file():
