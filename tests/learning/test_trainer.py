@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from aisle.data import Split
 from aisle.errors import InputError, TrainingError
-from aisle.learning import checkpoints, loop, trainer
+from aisle.learning import batches, checkpoints, loop, trainer
 from aisle.learning.run_directory import read_config, read_metrics
 from aisle.learning.trainer import as_split, batch_mesh, fit
 from aisle.models import DiagonalNormal, LinearGaussian
@@ -298,6 +298,23 @@ def test_a_program_is_told_that_its_training_was_cut_short(capsys, monkeypatch, 
     said = capsys.readouterr().err
     assert f"stopped by a signal at update {int(fitted.state.update)} of 58, and" in said
     assert ("the same call with resume=True goes on" in said) == keeps
+
+
+def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
+    asked, real = [], batches.Feeder.batches
+
+    def recorded(self, chunk, following, capacity):
+        asked.append((chunk, following))
+        return real(self, chunk, following, capacity)
+
+    monkeypatch.setattr(batches.Feeder, "batches", recorded)
+    fit(START, encoder(), DATA, **QUICK | {"num_epochs": 4, "warmup_epochs": 1})
+    assert len({chunk.num_updates for chunk, _ in asked}) > 1
+    announced = [following for _, following in asked]
+    # At the end of each phase there is nothing to announce.
+    assert announced.count(None) == 2
+    for following, (chunk, _) in zip(announced, asked[1:], strict=False):
+        assert following in (None, chunk)
 
 
 def test_another_seed_gives_other_weights(whole_run):
