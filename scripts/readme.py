@@ -50,8 +50,7 @@ def _demo() -> str:
 
 def _table() -> str:
     """Put the data sets side by side; the tables share cells."""
-    paths = [ROOT / "results" / "tables" / f"{name}.json" for name in _TABLES]
-    records = [r for path in paths if path.exists() for r in json.loads(path.read_text())["rows"]]
+    records = [r for name in _TABLES for r in _read(f"tables/{name}.json")["rows"]]
     rows = {record["cell"]: from_plain(record) for record in records}
     lines = [
         [name, *_figures(rows.get(f"mnist-{name}")), *_figures(rows.get(f"omniglot-{name}"))]
