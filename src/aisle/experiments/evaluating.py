@@ -21,6 +21,7 @@ from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
+from aisle.evaluation.work import is_late
 from aisle.experiments.options import EvaluateConfig
 from aisle.experiments.training import Run, check_data, is_own, load_data, open_run
 from aisle.learning.observations import observe_all
@@ -109,15 +110,15 @@ def _parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> tuple[Split, S
 def _over_all(task: _Task, long_run: LogLikelihood, folder: Path) -> Mean | None:
     """Estimate the mean over the whole split, if the time suffices for both runs."""
     num_temperatures, budget = task.config.whole_split, task.config.sampler.max_seconds
-    left = None if budget is None else budget - (time.perf_counter() - task.began)
-    if not long_run.is_complete or (left is not None and left <= 0):
+    deadline = None if budget is None else task.began + budget
+    if not long_run.is_complete or is_late(deadline):
         return None
     changes = {
         "num_chains": _SHORT_CHAINS,
         "num_temperatures": num_temperatures,
         "bdmc_examples": 0,
         "tolerance": None,
-        "max_seconds": left,
+        "max_seconds": deadline and max(1e-3, deadline - time.perf_counter()),
         "importance_samples": 0,
     }
     everything = np.arange(len(task.split))
