@@ -246,6 +246,19 @@ def test_cells_that_are_done_need_no_start(capsys, quick_cells, tmp_path):
     assert started == ["mnist-start"]
 
 
+def test_weights_that_are_there_are_not_trained_again(capsys, monkeypatch, quick_cells, tmp_path):
+    weights = ["mnist-annealed-start"]
+    monkeypatch.setattr(cells, "has_weights", lambda cell, out: cell.name in weights)
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-K1")
+    assert quick_cells == (["mnist-dreg-K1"], [])
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", *weights)
+    assert quick_cells == (["mnist-dreg-K1"], [])
+    # Asked for by name, it is trained from what it starts from.
+    weights.clear()
+    run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-annealed-start")
+    assert quick_cells[1] == ["mnist-start", "mnist-annealed-start"]
+
+
 @pytest.fixture
 def elsewhere(capsys, monkeypatch, quick_cells, tmp_path):
     """Return what runs cells of one table, each time in a place that has no other cells."""

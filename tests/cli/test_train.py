@@ -175,14 +175,18 @@ def test_a_warm_up_is_cheap_and_counted_as_such(capsys, tmp_path):
     assert err.splitlines()[-1].startswith("epoch 2.0/2 ")
 
 
-def test_weights_of_another_run_are_the_first_ones(capsys, tmp_path, board, plain):
-    folder = tmp_path / "run"
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_weights_of_another_run_are_the_first_ones(capsys, tmp_path, board, plain, is_exported):
+    folder, source = tmp_path / "run", board
+    if is_exported:
+        source = tmp_path / "board.safetensors"
+        assert run(capsys, "export", board, source)[0] == 0
     # An average of equal weights would be rounded.
     still = ("--learning-rate", "1e-12", "--ema", "0", "--seed", "1", "--epochs", 1)
-    options = ("--init-from", board, *still, "--out", folder)
+    options = ("--init-from", source, *still, "--out", folder)
     assert run(capsys, "train", "digits", *VAE, *options)[0] == 0
     stored = json.loads((folder / "config.json").read_text())
-    assert stored["train"]["model"]["init_from"] == str(board)
+    assert stored["train"]["model"]["init_from"] == str(source)
     for mine, theirs in zip(arrays_of(folder), arrays_of(board), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
     # Which is no small thing: those of another run are elsewhere.
@@ -307,6 +311,7 @@ BAD_OPTIONS = [
     (["--seed", "-1"], "--seed is -1"),
     (["--seed", str(2**80)], "--seed is"),
     (["--init-from", "nowhere"], "nowhere does not exist"),
+    (["--init-from", "none.safetensors"], "none.safetensors does not exist: give a file that"),
     (["--no-such-option"], "--no-such-option"),
 ]
 

@@ -46,7 +46,10 @@ def done(tmp_path_factory, quick_compilation):
 
 def test_a_cell_starts_from_its_start(done):
     out, _ = done
-    assert training.open_config(out / "dreg").model.init_from == out / "start"
+    file = training.open_config(out / "dreg").model.init_from
+    assert file == out / "cells" / "start.safetensors"
+    run = training.open_run(out / "start")
+    assert eqx.tree_equal(training.load_weights(file), (run.model, run.proposal))
     first, second = (training.open_run(out / name).model for name in ("start", "dreg"))
     steps = [
         np.abs(a.weight - b.weight).max()
@@ -112,6 +115,25 @@ def test_a_cell_found_elsewhere_is_trained_for_its_weights_alone(done, monkeypat
     assert eqx.tree_equal(first, second)
 
 
+def test_weights_are_enough_to_start_from_elsewhere(done, tmp_path):
+    out, _ = done
+    assert not cells.has_weights(START, tmp_path)
+    (tmp_path / "cells").mkdir()
+    shutil.copy(out / "cells" / "start.safetensors", tmp_path / "cells")
+    assert cells.has_weights(START, tmp_path)
+    run, other = (cells.train_cell(CELL, folder) for folder in (out, tmp_path))
+    assert eqx.tree_equal((run.model, run.proposal), (other.model, other.proposal))
+    assert not (tmp_path / "start").exists()
+
+
+def test_weights_of_a_run_that_has_no_file_of_them_are_written(done, tmp_path):
+    out, _ = done
+    shutil.copytree(out / "start", tmp_path / "start")
+    cells.train_cell(START, tmp_path)
+    file = Path("cells") / "start.safetensors"
+    assert (tmp_path / file).read_bytes() == (out / file).read_bytes()
+
+
 def test_a_preset_that_the_method_does_not_use_may_change(done, monkeypatch):
     out, before = done
     other = presets.TRAINING["tuned"]._replace(schedule="sigmoid")
@@ -170,6 +192,10 @@ def test_other_settings_of_training_are_refused(done):
     other = START._replace(config=dataclasses.replace(START.config, num_epochs=2))
     with pytest.raises(InputError, match="start has other settings"):
         cells.train_cell(other, done[0])
+    with pytest.raises(InputError, match=r"start\.safetensors has other settings: choose another"):
+        cells.has_weights(other, done[0])
+    with pytest.raises(InputError, match="has other settings"):
+        cells.has_weights(START._replace(start="first"), done[0])
 
 
 def test_an_interruption_ends_the_table(done, monkeypatch, tmp_path):

@@ -44,7 +44,7 @@ def reproduce(
 
 
 def _choose(spec: "TableSpec", patterns: list[str], out: Path) -> list["Cell"]:
-    """Return the cells to run: those that match and are not done, and what they start from."""
+    """Return the cells to run: those that match and are not done, and starts that they lack."""
     from aisle.experiments import cells
 
     for pattern in patterns:
@@ -52,12 +52,14 @@ def _choose(spec: "TableSpec", patterns: list[str], out: Path) -> list["Cell"]:
             names = ", ".join(cell.name for cell in spec.cells)
             raise InputError(f"--cells {pattern} matches no cell: choose from {names}")
     # Of all, so that a file that is of no use is told before the work.
-    done = {cell.name: cells.finished(cell, out) for cell in spec.cells if cell.evaluation}
+    found = {cell.name: cells.finished(cell, out) for cell in spec.cells if cell.evaluation}
+    trained = {cell.name for cell in spec.cells if cells.has_weights(cell, out)}
     chosen: list[Cell] = []
     # From the last one: a cell comes after the one that it starts from.
     for cell in reversed(spec.cells):
-        is_start = cell.name in [one.start for one in chosen]
-        if is_start or (_is_asked(cell, patterns) and done.get(cell.name) is None):
+        is_done = found.get(cell.name) is not None if cell.evaluation else cell.name in trained
+        is_lacking = cell.name not in trained and cell.name in [one.start for one in chosen]
+        if is_lacking or (_is_asked(cell, patterns) and not is_done):
             chosen.insert(0, cell)
     return chosen
 

@@ -1,8 +1,9 @@
 """Cells of a table: a model trained and evaluated, each in a folder of its own.
 
 Both parts can be interrupted at any time and go on where they were, so a table is run by the same
-command again and again until it is whole. What a cell has found is in a file apart from its folder,
-`cells/NAME.json`, which is all that is needed to count it as done, here or elsewhere.
+command again and again until it is whole. Apart from its folder a cell has two files: what it has
+found, `cells/NAME.json`, is all that is needed to count it as done, here or elsewhere; its weights,
+`cells/NAME.safetensors`, are what other cells start from.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from aisle.evaluation import LogLikelihood
 from aisle.experiments import commands, training
 from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
-from aisle.learning import checkpoints
+from aisle.learning import checkpoints, weights_file
 from aisle.learning.estimators import METHODS
 from aisle.learning.run_directory import last_metrics
 from aisle.provenance import provenance
@@ -92,7 +93,15 @@ class Finished(NamedTuple):
 
 
 def train_cell(cell: Cell, out: Path) -> training.Run:
-    """Train a cell in its folder, or go on with what is there."""
+    """Train a cell in its folder, or go on with what is there; keep its weights for others."""
+    run = _trained(cell, out)
+    file = _weights(cell.name, out)
+    file.parent.mkdir(exist_ok=True)
+    training.export_run(run, file, _how_trained(cell, out))
+    return run
+
+
+def _trained(cell: Cell, out: Path) -> training.Run:
     folder, wanted = out / cell.name, planned(cell, out)
     if (folder / "config.json").exists():
         if _essence(training.open_config(folder)) != _essence(wanted):
@@ -125,9 +134,7 @@ def run_cell(cell: Cell, out: Path) -> Finished:
         # The table itself may be written elsewhere.
         **provenance(),
     }
-    file = _found(cell, out)
-    file.parent.mkdir(exist_ok=True)
-    with replacing(file) as part:
+    with replacing(_found(cell, out)) as part:
         part.write_text(json.dumps(content, indent=1) + "\n")
     return done
 
@@ -143,15 +150,27 @@ def finished(cell: Cell, out: Path) -> Finished | None:
         log_p = np.array(content["log_p"], float)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file} is damaged ({error}): remove it, or copy it again") from None
-    trained = training.from_json(stored, file)
-    if {**stored, "train": _essence(trained)} != _settings(cell, out):
-        raise InputError(f"{file} has other settings: choose another --out, or remove it")
+    _check_settings(stored, _settings(cell, out), file)
     # Options that are not named have the present defaults, which may be others than then.
     return Finished(row._replace(command=commands.train(cell.config, cell.start)), log_p)
 
 
+def has_weights(cell: Cell, out: Path) -> bool:
+    """Say whether a cell's weights are there for others to start from, if not its folder."""
+    file = _weights(cell.name, out)
+    if not file.exists():
+        return False
+    stored, wanted = weights_file.read_metadata(file), _how_trained(cell, out)
+    _check_settings({name: stored.get(name) for name in wanted}, wanted, file)
+    return True
+
+
 def _found(cell: Cell, out: Path) -> Path:
     return out / "cells" / f"{cell.name}.json"
+
+
+def _weights(name: str, out: Path) -> Path:
+    return out / "cells" / f"{name}{weights_file.SUFFIX}"
 
 
 def as_plain(row: Row) -> dict[str, Any]:
@@ -167,7 +186,7 @@ def from_plain(values: dict[str, Any]) -> Row:
 
 def planned(cell: Cell, out: Path) -> TrainConfig:
     """Return the whole configuration of a cell whose table is in the folder `out`."""
-    start = None if cell.start is None else out / cell.start
+    start = None if cell.start is None else _weights(cell.start, out)
     model = dataclasses.replace(cell.config.model, init_from=start)
     return training.complete(dataclasses.replace(cell.config, model=model))
 
@@ -208,13 +227,22 @@ def difference(first: Finished, second: Finished) -> Mean:
     return summarise(first.log_p - second.log_p)
 
 
+def _how_trained(cell: Cell, out: Path) -> dict[str, Any]:
+    return {"train": _essence(planned(cell, out)), "start": cell.start}
+
+
 def _settings(cell: Cell, out: Path) -> dict[str, Any]:
     assert cell.evaluation is not None
     return {
-        "train": _essence(planned(cell, out)),
-        "start": cell.start,
+        **_how_trained(cell, out),
         "evaluate": dataclasses.asdict(dataclasses.replace(cell.evaluation, data_dir=None)),
     }
+
+
+def _check_settings(stored: dict[str, Any], wanted: dict[str, Any], file: Path) -> None:
+    # Read and written anew, as it may lack options that came later.
+    if {**stored, "train": _essence(training.from_json(stored, file))} != wanted:
+        raise InputError(f"{file} has other settings: choose another --out, or remove it")
 
 
 def _essence(config: TrainConfig) -> dict[str, Any]:

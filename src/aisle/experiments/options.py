@@ -92,8 +92,9 @@ class ModelOptions:
     full: a normal with any covariance.
     flow: noise through coupling layers; needs aisle[flow]."""
 
-    init_from: Annotated[Path | None, optional(metavar="RUN")] = None
-    """Start from the weights of another run, of the same networks."""
+    init_from: Annotated[Path | None, optional(metavar="RUN|FILE")] = None
+    """Start from the weights of another run, or of a file that aisle export wrote; of the same
+    networks."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,14 +159,14 @@ def open_run(path: str | Path) -> Run:
     return Run(path, config, shape, update, *eqx.combine(arrays, static))
 
 
-def export_run(run: Run, path: Path) -> None:
-    """Write a run's weights, with the configuration needed to load them back."""
+def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:
+    """Write a run's weights, with the configuration needed to load them back, and what else."""
     arrays = eqx.filter((run.model, run.proposal), eqx.is_inexact_array)
     named = dict(zip(("model", "proposal"), arrays, strict=True))
     options = dataclasses.asdict(run.config.model)
     # Where the weights started from does not change what they are.
     del options["init_from"]
-    weights_file.export(path, named, {"model": options, "shape": list(run.shape)})
+    weights_file.export(path, named, {**(about or {}), "model": options, "shape": list(run.shape)})
 
 
 def load_weights(path: str | Path) -> Weights:
@@ -269,18 +270,26 @@ def _paths(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
-    """Build the networks, or take those of another run."""
+    """Build the networks, or take those of another run or of an exported file."""
     weights = _build(config.model, dataset.train.mean(), config.run.seed)
-    if config.model.init_from is None:
+    source = config.model.init_from
+    if source is None:
         return weights
-    other = open_run(config.model.init_from)
-    mine, theirs = (jax.tree.map(jnp.shape, w) for w in (weights, (other.model, other.proposal)))
+    other = _weights_of(source)
+    mine, theirs = (jax.tree.map(jnp.shape, each) for each in (weights, other))
     if jax.tree.structure(mine) != jax.tree.structure(theirs) or mine != theirs:
         raise InputError(
-            f"--init-from {other.path} has other networks: use its --model, --num-latents, "
+            f"--init-from {source} has other networks: use its --model, --num-latents, "
             "--num-hidden, --likelihood and --proposal, and data of the same size"
         )
-    return other.model, other.proposal
+    return other
+
+
+def _weights_of(source: Path) -> Weights:
+    if source.suffix == weights_file.SUFFIX:
+        return load_weights(source)
+    run = open_run(source)
+    return run.model, run.proposal
 
 
 def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:

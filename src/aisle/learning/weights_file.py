@@ -20,6 +20,8 @@ from jaxtyping import PyTree
 from aisle.data.files import replacing
 from aisle.errors import InputError
 
+SUFFIX = ".safetensors"
+
 # All in one key: safetensors writes the keys of its header in an order that changes.
 _METADATA = "aisle"
 
