@@ -94,6 +94,22 @@ main()
     assert (found.returncode, found.stderr) == (-signal.SIGINT, b"")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_a_process_that_may_use_one_core_has_one_device():
+    program = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from aisle.cli.devices import set_up_jax
+set_up_jax()
+import jax
+print(jax.device_count())
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_NUM_CPU_DEVICES"}
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "1\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["data", "list"]])
 def test_a_reader_that_has_seen_enough_ends_it_quietly(arguments):
     command = [sys.executable, "-m", "aisle", *arguments]

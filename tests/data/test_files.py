@@ -1,3 +1,4 @@
+import sys
 import threading
 from pathlib import Path
 
@@ -72,3 +73,17 @@ def test_a_second_one_waits_for_the_lock(tmp_path):
         assert not entered.wait(0.2)
     assert entered.wait(10)
     other.join()
+
+
+def test_without_patience_a_lock_that_is_taken_is_an_error(tmp_path):
+    pytest.importorskip("fcntl")
+    with locked(tmp_path), pytest.raises(BlockingIOError), locked(tmp_path, is_patient=False):
+        pass
+    with locked(tmp_path, is_patient=False):
+        pass
+
+
+def test_a_system_without_locks_does_not_wait(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with locked(tmp_path), locked(tmp_path), locked(tmp_path, is_patient=False):
+        pass

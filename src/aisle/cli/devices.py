@@ -20,13 +20,20 @@ def set_up_jax(joined: DistributedOptions | None = None) -> None:
     # On a CPU one device for each core is faster than one device with many threads.
     if jax.config.values["jax_num_cpu_devices"] < 1:
         with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+            jax.config.update("jax_num_cpu_devices", _num_cores())
     if jax.config.values["jax_compilation_cache_dir"] is None:
         import pooch
 
         jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("aisle") / "compiled"))
     if joined is not None:
         _join(joined)
+
+
+def _num_cores() -> int:
+    """Count the cores that this process may use: a job on a cluster may not have them all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _join(joined: DistributedOptions) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from aisle.data.sources import DataFile, Form, Source
@@ -80,10 +80,11 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, is_patient: bool = True) -> Iterator[None]:
     """Wait until no other process is in a block like this one for the same folder.
 
-    Where the system or the file system has no such locks, it does not wait.
+    Without patience, raise BlockingIOError instead of waiting. Where the system or the file system
+    has no such locks, it does neither.
     """
     try:
         import fcntl
@@ -93,8 +94,13 @@ def locked(folder: Path) -> Iterator[None]:
     # The lock is on the folder itself, so it leaves no file, and it ends with the process.
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:
+            # This file system has none.
+            pass
         yield
     finally:
         os.close(handle)

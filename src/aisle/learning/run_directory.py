@@ -4,20 +4,19 @@ Whenever the process is killed, both can be read: the settings are replaced at o
 and of the history at most the last line is lost.
 """
 
-import fcntl
 import json
 import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from aisle.data.files import replacing
+from aisle.data.files import locked, replacing
 from aisle.errors import InputError
 from aisle.provenance import provenance
 
@@ -90,22 +89,15 @@ def last_metrics(path: Path) -> dict[str, Any]:
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Keep other processes from training the same run, for as long as this one lives."""
-    with _disk_errors(path):
-        folder = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(folder)
-        raise InputError(
-            f"{path} is being trained by another process: wait for it, or stop it first"
-        ) from None
-    except OSError:
-        # Not every file system has locks: without them, nobody is told.
-        pass
-    try:
+    with ExitStack() as stack:
+        with _disk_errors(path):
+            try:
+                stack.enter_context(locked(path, is_patient=False))
+            except BlockingIOError:
+                raise InputError(
+                    f"{path} is being trained by another process: wait for it, or stop it first"
+                ) from None
         yield
-    finally:
-        os.close(folder)
 
 
 class MetricsWriter:
