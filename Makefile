@@ -54,7 +54,7 @@ docs: env  ## build the documentation into build/site, warnings as errors
 bench: env  ## measure speed and memory against the limit and against others
 	$(BIN)/python -m benchmarks.run
 
-breaks: env  ## break the sampler on purpose, see the tests catch each break
+breaks: env  ## break the code on purpose, see the tests catch each break
 	$(BIN)/python scripts/breaks.py
 
 clean:  ## remove the environment and caches

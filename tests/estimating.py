@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from aisle.annealing import Kernel, schedules
 from aisle.experiments import problems
 from aisle.learning.estimators import METHODS, Losses
-from aisle.models import DiagonalNormal, one_layer, two_layer
+from aisle.models import DiagonalNormal, LinearGaussian, one_layer, two_layer
 
 CHAINS = [name for name, method in METHODS.items() if method.has_chains]
 PROBLEMS = ["one-layer", "two-layer", "linear-gaussian"]
@@ -131,3 +131,30 @@ def first_observation(problem_name, num_keys, seed=0):
     model, proposal, xs = problem(problem_name)
     keys = jax.random.split(jax.random.key(seed), num_keys)
     return keys, model, proposal, jnp.broadcast_to(xs[0], (num_keys, *xs[0].shape))
+
+
+def counting_model(counts):
+    """Return a linear-Gaussian model whose likelihood is z.b, with counted backward passes."""
+
+    def count(gradient):
+        counts["gradient"] += 1
+        return gradient
+
+    @jax.custom_vjp
+    def log_likelihood(bias, z):
+        return bias @ z
+
+    def backward(saved, cotangent):
+        bias, z = saved
+        both = jnp.stack([z, bias])
+        shape = jax.ShapeDtypeStruct(both.shape, both.dtype)
+        both = jax.pure_callback(count, shape, both, vmap_method="sequential")
+        return cotangent * both[0], cotangent * both[1]
+
+    log_likelihood.defvjp(lambda bias, z: (bias @ z, (bias, z)), backward)
+
+    class Counting(LinearGaussian):
+        def log_likelihood(self, x, z):
+            return log_likelihood(self.bias, z)
+
+    return Counting(jnp.eye(2), jnp.array([0.3, -0.4]), jnp.zeros(()))

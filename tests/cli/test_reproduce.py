@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aisle.cli import table_files
 from aisle.cli.output import csv_text
-from aisle.cli.table_files import _flat
 from aisle.experiments import cells, commands, estimating, figure1, tables
 from aisle.experiments.figure1 import Outcome, Row
 from aisle.statistics import Mean
@@ -224,6 +224,13 @@ def test_a_gap_that_is_larger_than_the_difference(capsys, monkeypatch, quick_cel
     assert "K = 5 helps DReG over K = 1 | 1.50 +- 0.29 | undecided: the gap is larger |" in page
 
 
+def test_cells_of_different_data_decide_nothing():
+    names = ("mnist-dreg-K5", "mnist-dreg-K1")
+    done = {n: cells.Finished(ROWS[n], np.array(GAINS[n]), {"test": n}) for n in names}
+    verdict = table_files._judge(tables.Claim("K helps", *names), done)
+    assert verdict == ["K helps", "", "undecided: the cells are of different data"]
+
+
 def test_a_cell_brings_all_that_it_starts_from(capsys, quick_cells, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "mnist-ais-T5-K5", ROWS["mnist-dreg-K5"])
     monkeypatch.setitem(ROWS, "mnist-ais-T5-K50", ROWS["mnist-dreg-K50"])
@@ -379,6 +386,6 @@ def test_two_layers_from_end_to_end(capsys, tmp_path):
 def test_a_figure_that_only_some_cells_have_is_in_the_csv_file():
     bare, *_ = ROWS.values()
     rows = [bare, bare._replace(short=Mean(-90.0, 0.5, 3))]
-    first, second = csv.DictReader(csv_text(list(map(_flat, rows))).splitlines())
+    first, second = csv.DictReader(csv_text(list(map(table_files._flat, rows))).splitlines())
     assert (first["short_mean"], second["short_mean"]) == ("", "-90.0")
     assert "short" not in first and first["cell"] == bare.cell

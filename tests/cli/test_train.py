@@ -54,6 +54,13 @@ def plain(tmp_path_factory, compiled_once):
     return folder
 
 
+def test_a_run_is_opened_with_its_averaged_weights(board):
+    state = training.resume(board, show_progress=False).state
+    for mine, average in zip(arrays_of(board), jax.tree.leaves(state.average), strict=True):
+        np.testing.assert_array_equal(mine, average)
+    assert not eqx.tree_equal(state.average, state.params)
+
+
 def test_the_configuration_is_whole(board):
     stored = json.loads((board / "config.json").read_text())
     assert stored["train"] == {

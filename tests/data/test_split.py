@@ -3,7 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from aisle.data import Split
+from aisle.data import Split, spread
 from aisle.data.split import CHUNK_BYTES
 
 
@@ -97,3 +97,11 @@ def test_a_digest_tells_other_examples_and_not_other_places():
     assert Split(array.astype(bool)).digest() == Split(np.uint8(255 * (array != 0))).digest()
     others = [array + 1e-9, array[:-1], array.reshape(6000, 2), array.astype(np.float32)]
     assert len({whole, *(Split(other).digest() for other in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("available", "wanted", "indices"),
+    [(10, 3, [0, 3, 6]), (10, 10, range(10)), (10, 99, range(10)), (7, 1, [0]), (3, 2, [0, 1])],
+)
+def test_examples_are_spread_over_the_split(available, wanted, indices):
+    assert spread(available, wanted).tolist() == list(indices)

@@ -247,6 +247,23 @@ def test_seeds_and_step_sizes_matter():
     assert np.any(first != draw_shifted(num_draws=5, step_sizes=[0.4, 0.1]))
 
 
+def test_a_kernel_is_what_training_takes_it_for():
+    """Drawn with the names of the parts, and without."""
+    tuned = {"num_leapfrog": 2, "schedule": "ramp", "precondition": 0.75, "momentum_refresh": 0.6}
+    paper = {"num_leapfrog": 5, "schedule": "linear", "precondition": 0.0, "momentum_refresh": 1.0}
+
+    def drawn(**settings):
+        # Pilot chains too, as their target is a part of it.
+        changes = {"num_temperatures": 4, "step_sizes": None, "num_draws": 5} | settings
+        return draw_shifted(**changes)
+
+    by_default, by_name = drawn(), drawn(kernel="paper")
+    np.testing.assert_array_equal(by_default, drawn(kernel="paper", target_accept=0.8, **tuned))
+    np.testing.assert_array_equal(by_name, drawn(target_accept=0.6, **paper))
+    assert np.all(by_default != by_name)
+    assert np.all(by_default != drawn(target_accept=0.6))
+
+
 def test_compiled_once_for_all_observations_and_seeds():
     first, traced = draw_shifted(num_draws=5, step_sizes=None), len(TRACES)
     second = draw_shifted(num_draws=5, step_sizes=None, x=(0.5, 0.5), seed=5)
@@ -287,6 +304,9 @@ def test_pilot_reaches_its_acceptance():
         ({"num_temperatures": 0}, "num_temperatures is 0: it must be at least 1"),
         ({"num_leapfrog": -1}, "num_leapfrog is -1: it must be at least 1"),
         ({"precondition": float("nan")}, "precondition is nan: it must be finite"),
+        ({"momentum_refresh": 0.0}, "momentum_refresh is 0.0: it must be above 0 and at most 1"),
+        ({"target_accept": 1.0}, "target_accept is 1.0: it must be between 0 and 1"),
+        ({"kernel": "best"}, "kernel is 'best': choose from tuned, paper"),
         ({"precondition": -1.0}, "precondition is -1.0: it must be finite, and 0 or more"),
         ({"seed": -1}, "seed is -1: it must be from 0 to 4294967295"),
         ({"schedule": "cubic"}, "schedule is 'cubic': choose from linear"),

@@ -1,3 +1,5 @@
+import collections
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import pytest
 from aisle.annealing import Kernel, schedules
 from aisle.evaluation import pilot
 from aisle.models import DiagonalNormal, LinearGaussian
+from estimating import counting_model
 from measures import z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -96,6 +99,14 @@ def test_a_long_schedule_takes_its_steps_from_a_short_one(monkeypatch, schedule,
 def test_the_cost_is_counted(num_temperatures, num_leapfrog, wanted):
     kernel = make_kernel(num_temperatures, num_leapfrog)
     assert pilot.num_gradients(kernel, "linear", 64) == wanted
+
+
+def test_the_cost_is_what_is_spent():
+    counts = collections.Counter()
+    number, kernel, xs = 2, make_kernel(), jnp.ones((2, 2))
+    tuned = pilot.tune(KEY, counting_model(counts), Encoder(), xs, kernel, "linear", 0.5)
+    jax.block_until_ready(tuned.step_sizes)
+    assert counts["gradient"] == pilot.num_gradients(kernel, "linear", number)
 
 
 def test_simulated_examples_have_the_law_of_the_model(examples):

@@ -30,7 +30,7 @@ class Script:
     """Stands in for the runs: what they would find, by T, and what they were asked for.
 
     The bounds are `gap` apart. So many `seconds` pass in a walk, and `num_done` of its examples
-    are done.
+    are done, those at `places`.
     """
 
     def __init__(self, monkeypatch):
@@ -38,6 +38,7 @@ class Script:
         self.estimate = lambda T: -10 - 4 / T
         self.seconds = lambda T: 0.0
         self.num_done = lambda job, T: len(job.indices)
+        self.places = slice
         self.jobs, self.keys, self.pilots, self.deadlines = [], [], [], []
         monkeypatch.setattr(module, "walk", self.walk)
         monkeypatch.setattr(pilot, "tune", self.tune)
@@ -53,7 +54,7 @@ class Script:
             return Outcome(job.indices, figures, 0.0)
         self.deadlines.append(limits.deadline)
         T = len(job.context[2].step_sizes)
-        indices = job.indices[: self.num_done(job, T)]
+        indices = job.indices[self.places(self.num_done(job, T))]
         # Chains that agree: their mean is each of them.
         ones = np.ones((len(indices), NUM_CHAINS), np.float32)
         if job.function is runs.both_ways:
@@ -234,10 +235,10 @@ def test_what_is_not_a_number_is_not_waited_for(script, broken):
 
 
 def test_importance_sampling_is_of_the_examples_that_were_annealed(script):
-    script.num_done = lambda job, T: 2
-    evaluate(importance_samples=4, indices=np.array([30, 10, 50, 20, 40]))
+    script.places = lambda number: [1, 3]
+    evaluate(importance_samples=4, indices=np.array([30, 10, 50, 20, 40]), bdmc_examples=4)
     job = script.jobs[-1]
     assert job.function is runs.importance
     assert job.context[2] == 4
-    assert job.indices.tolist() == [30, 10]
-    np.testing.assert_array_equal(job.xs, XS[:2])
+    assert job.indices.tolist() == [10, 20]
+    np.testing.assert_array_equal(job.xs, XS[[1, 3]])

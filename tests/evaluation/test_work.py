@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aisle.errors import InputError
 from aisle.evaluation import parts, work
 from aisle.evaluation.work import Job, Limits, map_chains, preferred_examples, walk
 
@@ -91,6 +92,14 @@ def test_there_may_be_no_observations():
     job = make_job(function=lambda c, key, x: {"draw": jax.random.uniform(key, (2,))}, xs=None)
     found = walk(job, LIMITS)
     np.testing.assert_array_equal(found.figures["draw"], draws_of(INDICES))
+
+
+@pytest.mark.parametrize("other", [NUM_EXAMPLES - 8, NUM_EXAMPLES + 8])
+def test_a_process_that_sees_other_files_is_told_in_all_of_them(monkeypatch, tmp_path, other):
+    """Whether it has more left to do than this one, or less."""
+    monkeypatch.setattr(work.processes, "largest", lambda n: max(n, other if n > 0 else -other))
+    with pytest.raises(InputError, match=r"do not see the same files in .*: use a shared disk"):
+        walk(make_job(), LIMITS, tmp_path)
 
 
 def files_of(folder):

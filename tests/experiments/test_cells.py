@@ -19,6 +19,7 @@ from aisle.experiments.options import (
     SamplerOptions,
     TrainConfig,
 )
+from aisle.learning import run_directory
 
 NETWORKS = ModelOptions(num_latents=2, num_hidden=4)
 FAST = OptimizerOptions(batch_size=500)
@@ -60,7 +61,7 @@ def test_a_cell_starts_from_its_start(done):
 
 
 def test_a_row_says_what_was_found(done):
-    out, (row, log_p) = done
+    out, (row, log_p, _) = done
     found = evaluating.evaluate(out / "dreg", HOW)[0]
     np.testing.assert_array_equal(log_p, found.log_p)
     assert row.log_likelihood == found.estimate
@@ -74,7 +75,7 @@ def test_a_row_says_what_was_found(done):
 
 
 def test_a_row_may_show_how_tight_short_chains_are(done):
-    out, (row, _) = done
+    out, (row, *_) = done
     assert row.short is None
     (out / "cells" / "dreg.json").rename(out / "kept")
     short = tables._one_chain(HOW)
@@ -212,11 +213,21 @@ def test_an_interruption_ends_the_table(done, monkeypatch, tmp_path):
 
 
 def test_a_difference_is_that_of_the_same_examples(done):
-    row, log_p = done[1]
+    row, log_p, _ = done[1]
     better = cells.Finished(row, log_p + np.array([1, 2, 3, 1, 2, 3]))
     gain = cells.difference(better, done[1])
     assert gain.mean == pytest.approx(2)
     assert gain.standard_error == pytest.approx(np.std([1, 2, 3, 1, 2, 3], ddof=1) / 6**0.5)
+
+
+def test_examples_of_other_data_are_not_compared(done):
+    out, finished = done
+    digests = run_directory.read_config(out / "dreg")["data"]["digests"]
+    assert finished.digests == cells.finished(CELL, out).digests == digests
+    other = finished._replace(digests=digests | {"test": "another"})
+    assert cells.difference(finished, other) is None
+    # What was recorded before digests were is taken at its word.
+    assert cells.difference(finished._replace(digests=None), other).mean == 0
 
 
 def test_the_command_says_what_differs_from_the_defaults():
@@ -320,6 +331,6 @@ def test_the_paper_s_tables_have_the_paper_s_kernel(name):
 
 
 def test_the_row_survives_its_file(done):
-    out, (row, _) = done
+    out, (row, *_) = done
     content = json.loads((out / "cells" / "dreg.json").read_text())
     assert content["row"] == json.loads(json.dumps(cells.as_plain(row)))

@@ -9,8 +9,9 @@ import pytest
 from aisle.annealing import Kernel, presets, schedules
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.presets import Preset
+from aisle.data import spread
 from aisle.errors import InputError
-from aisle.experiments import evaluating, kernels
+from aisle.experiments import kernels
 from aisle.experiments.kernels import Config, Row
 from aisle.experiments.options import DataOptions, ModelOptions, TrainConfig
 from aisle.experiments.training import Run
@@ -465,7 +466,7 @@ def test_weights_and_data_that_cannot_be_used(begin, tmp_path):
     with pytest.raises(InputError, match="give data of that shape"):
         begin(shape=(4,))
     assert not (tmp_path / "out").exists()
-    assert evaluating.spread(80, 40).tolist() == (np.arange(40) * 2).tolist()
+    assert spread(80, 40).tolist() == (np.arange(40) * 2).tolist()
 
 
 def row(variant, budget, gaps):

@@ -15,6 +15,8 @@ from aisle.errors import InputError, TrainingError
 from aisle.learning import batches, checkpoints, loop, trainer
 from aisle.learning.run_directory import read_config, read_metrics
 from aisle.learning.trainer import as_split, batch_mesh, fit
+from aisle.learning.updates import split_arrays
+from aisle.learning.validation import make_validation
 from aisle.models import DiagonalNormal, LinearGaussian
 
 TRUTH = LinearGaussian(jnp.array([[1.5], [-1.0], [0.5]]), jnp.array([1.0, 0.0, -2.0]), jnp.log(0.6))
@@ -103,6 +105,21 @@ def test_training_finds_the_maximum_of_the_likelihood(method):
     assert abs(np.mean(last) - best) < 0.05
     # The caller's model is as it was.
     np.testing.assert_array_equal(START.weight, np.float32([[0.3], [0.2], [0.1]]))
+
+
+def test_averaged_weights_are_those_that_are_measured_and_returned():
+    held_out = np.concatenate([DATA, DATA, 5 + DATA])
+    fitted = fit(START, encoder(), DATA, ema=0.9, held_out=held_out, **QUICK)
+    trained = split_arrays(fitted.model, fitted.proposal)[0]
+    assert_identical(trained, fitted.state.average)
+    assert np.all(np.asarray(fitted.model.weight) != np.asarray(fitted.state.params[0].weight))
+    # From all over the held-out examples, of which only a part is used.
+    chosen = jnp.asarray(held_out[np.arange(512) * 960 // 512], jnp.float32)
+    last = fitted.history[-1]
+    key = jax.random.fold_in(jax.random.key(0), last["update"])
+    bound = make_validation(chosen, 64)(key, fitted.model, fitted.proposal)
+    assert last["held_out_examples"] == 512
+    np.testing.assert_allclose(last["held_out_bound"], bound.mean, rtol=1e-5)
 
 
 class Pictures(eqx.Module):
@@ -254,6 +271,16 @@ def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch,
         resumed.state,
         whole.state,
     )
+
+
+@pytest.mark.parametrize("num_epochs", [2, 3])
+def test_a_run_is_resumed_at_the_end_of_its_warm_up_and_after_it(num_epochs, tmp_path):
+    options = QUICK | {"warmup_epochs": 2}
+    whole = fit(START, encoder(), DATA, **options | {"num_epochs": 4})
+    fit(START, encoder(), DATA, out=tmp_path, **options | {"num_epochs": num_epochs})
+    options["num_epochs"] = 4
+    resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options)
+    assert_identical(resumed.state, whole.state)
 
 
 def test_a_finished_run_has_nothing_to_resume(whole_run):

@@ -48,8 +48,8 @@ _ABOUT = (
     "encoder uses, on the examples of the long run. one chain: mean log-weight of one chain with "
     "T = 11 and L = 2 by the tuned kernel, on the same examples, where it was asked for. Decoder "
     "gradients and seconds are those of the cell's own training, without that of the cell that it "
-    "starts from. A claim is compared on the same examples, and decided by two standard errors, "
-    "unless the gap is larger than the difference."
+    "starts from. A claim is compared on the examples of the long run, so it need not be the "
+    "difference of two lines, and decided by two standard errors, unless the gap is larger than it."
 )
 
 # Standard errors of a paired difference that make a claim one that holds, or one that does not.
@@ -112,6 +112,8 @@ def _judge(claim: "Claim", done: dict[str, "Finished"]) -> list[str] | None:
         return None
     better, worse = done[claim.better], done[claim.worse]
     gain, verdict = difference(better, worse), "undecided"
+    if gain is None:
+        return [claim.text, "", "undecided: the cells are of different data"]
     if abs(gain.mean) > _CLEAR * gain.standard_error:
         verdict = "holds" if gain.mean > 0 else "does not hold"
     # Bounds that may be off by more than they differ decide nothing.

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aisle.errors import InputError
+
 # What one pass over the data holds in memory at a time.
 CHUNK_BYTES = 1 << 25
 
@@ -76,6 +78,14 @@ class Split:
         if rows.dtype == np.bool_:
             return rows * np.uint8(255)
         return np.ascontiguousarray(rows, self.dtype)
+
+
+def spread(available: int, wanted: int) -> np.ndarray:
+    """Choose examples evenly from all, as a data set may be in order of its classes."""
+    if wanted < 1:
+        raise InputError(f"num_examples is {wanted}: it must be at least 1")
+    number = min(wanted, available)
+    return np.arange(number) * available // number
 
 
 def as_values(array: Any) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
-from aisle.annealing import Kernel, schedules, tuning
+from aisle.annealing import Kernel, presets, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
@@ -62,10 +62,13 @@ def sample_posterior(
     num_samples: int = 5,
     num_draws: int = 1,
     num_temperatures: int = 11,
-    num_leapfrog: int = 5,
-    schedule: str = "linear",
+    kernel: str = "tuned",
+    num_leapfrog: int | None = None,
+    schedule: str | None = None,
+    precondition: float | None = None,
+    momentum_refresh: float | None = None,
+    target_accept: float | None = None,
     step_sizes: ArrayLike | None = None,
-    precondition: float = 0.0,
     seed: int = 0,
 ) -> Latent:
     """Draw latents from q_IS or q_AIS, which approximate p(z|x), for one observation.
@@ -81,34 +84,43 @@ def sample_posterior(
         num_samples: K, samples of q or chains that a draw is chosen from.
         num_draws: how many latents to draw.
         num_temperatures: T, transitions of a chain (ais).
+        kernel: tuned or paper, which say what the next five are where they are None, as in
+            training; see `aisle.annealing.presets`.
         num_leapfrog: L, leapfrog steps of a transition (ais).
-        schedule: of the inverse temperatures: linear, sigmoid, geometric or immediate (ais).
+        schedule: of the inverse temperatures: linear, sigmoid, geometric, ramp or immediate (ais).
+        precondition: power of the proposal's scale that preconditions HMC; 0 for none (ais).
+        momentum_refresh: share of new noise in the momentum at each transition (ais).
+        target_accept: acceptance that the step sizes are tuned to (ais).
         step_sizes: T of them, for HMC; None tunes them on 1,500 pilot chains, which have another
             key, and freezes them before the draws (ais).
-        precondition: power of the proposal's scale that preconditions HMC; 0 for none (ais).
         seed: of all draws.
 
     Returns:
         A latent with a leading axis of `num_draws`, in each of its arrays.
     """
-    _check_arguments(dict(locals()))
+    given = dict(locals())
     _check_leaves(x)
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
+    has_scale = presets.has_scale(proposal, x)
+    given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
+    _check_arguments(given)
     if takes_bits(model):
         check_bits(Split(np.asarray(x)[None]), "x")
     check_density(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
-    kernel = Kernel(
-        schedules.named(schedule, num_temperatures),
+    chains = Kernel(
+        schedules.named(given["schedule"], num_temperatures),
         _first_step_sizes(step_sizes, num_temperatures),
         num_samples,
-        num_leapfrog,
-        precondition,
+        given["num_leapfrog"],
+        given["precondition"],
+        given["momentum_refresh"],
     )
     if method == "ais" and step_sizes is None:
-        kernel = _tune(key_pilot, model, proposal, x, kernel)
-    return _draw(key_draws, model, proposal, x, kernel, method, num_draws)
+        target = jnp.asarray(given["target_accept"])
+        chains = _tune(key_pilot, model, proposal, x, chains, target)
+    return _draw(key_draws, model, proposal, x, chains, method, num_draws)
 
 
 def draw_is(key: PRNGKey, q: Distribution, log_joint: LogDensity, num_samples: int) -> Latent:
@@ -156,7 +168,13 @@ def draw_many(
     return jax.tree.map(lambda a: a[: len(keys)], draws)
 
 
-def tune(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kernel) -> Kernel:
+def tune(
+    key: PRNGKey,
+    q: Distribution,
+    log_joint: LogDensity,
+    kernel: Kernel,
+    target: float | Scalar = 0.65,
+) -> Kernel:
     """Return the kernel with step sizes from pilot chains, for draws with another key."""
 
     def acceptance(key: PRNGKey, step_sizes: StepSizes) -> StepSizes:
@@ -165,7 +183,7 @@ def tune(key: PRNGKey, q: Distribution, log_joint: LogDensity, kernel: Kernel) -
         runs = jax.vmap(lambda k: run_forward(k, q, log_joint, trial).info.acceptance)(keys)
         return jnp.mean(runs, axis=0)
 
-    tuned = tuning.pilot(key, acceptance, kernel.step_sizes)
+    tuned = tuning.pilot(key, acceptance, kernel.step_sizes, target=target)
     return dataclasses.replace(kernel, step_sizes=tuned)
 
 
@@ -190,8 +208,15 @@ def _draw(
 
 
 @eqx.filter_jit
-def _tune(key: PRNGKey, model: Model, proposal: Proposal, x: Observation, kernel: Kernel) -> Kernel:
-    return tune(key, proposal(x), log_joint(model, x), kernel)
+def _tune(
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    x: Observation,
+    kernel: Kernel,
+    target: Scalar,
+) -> Kernel:
+    return tune(key, proposal(x), log_joint(model, x), kernel, target)
 
 
 def _choose(
@@ -227,6 +252,8 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
         "num_temperatures": (given["num_temperatures"] >= 1, "at least 1"),
         "num_leapfrog": (given["num_leapfrog"] >= 1, "at least 1"),
         "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
+        "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
+        "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
     }
     check_rules(given, rules)
     check_seed(given["seed"])

@@ -21,7 +21,7 @@ from aisle.data.split import as_values
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.arguments import check_arguments, check_observations
-from aisle.evaluation.folders import claim, digest
+from aisle.evaluation.folders import claim, digest, digest_of_rest
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
@@ -96,7 +96,9 @@ def log_likelihood(
         indices: number of each example, from which its draws derive; by default its place in `x`.
         seed: of all draws.
         out: folder for the results. Tiles are kept there, and an evaluation that was killed goes
-            on where it was, with the same figures in the end.
+            on where it was, with the same figures in the end. A folder is of one model, known by
+            its arrays, classes and static fields; a model or encoder that is a function, or no
+            pytree, cannot be told from another: give each a folder of its own.
         about: what to write beside the figures, such as where model and data come from.
         memory_mb: megabytes that the temporary arrays of a tile may take on a device.
         show_progress: whether to show a progress bar on standard error.
@@ -380,9 +382,11 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that the figures depend on, weights and data as hashes."""
     not_settings = ("out", "memory_mb", "show_progress", "report", "model", "proposal", "kernel")
     plain = {k: v for k, v in given.items() if k not in (*not_settings, "x", "pilot_x", "indices")}
+    networks = (given["model"], given["proposal"])
     return {
         **plain,
-        "weights": digest((given["model"], given["proposal"])),
+        "weights": digest(networks),
+        "classes": digest_of_rest(networks),
         "examples": digest((given["x"], given["indices"])),
         "pilot_examples": digest(given["pilot_x"]),
     }

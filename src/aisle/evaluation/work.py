@@ -86,7 +86,8 @@ def walk(job: Job, limits: Limits, folder: Path | None = None) -> Outcome:
     done = [] if folder is None else parts.read(folder)
     seen = np.concatenate([part.indices for part in done]) if done else np.zeros(0, int)
     left = np.flatnonzero(~np.isin(job.indices, seen))
-    if processes.largest(len(left)) != len(left):
+    # The same in all processes: one that went on alone would wait for the others for ever.
+    if processes.largest(len(left)) != -processes.largest(-len(left)):
         raise InputError(f"the processes do not see the same files in {folder}: use a shared disk")
     if limits.deadline is not None:
         # Examples may be in order of their classes: a part of them should be like all.

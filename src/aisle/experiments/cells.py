@@ -21,7 +21,7 @@ from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
 from aisle.learning import checkpoints, weights_file
 from aisle.learning.estimators import METHODS
-from aisle.learning.run_directory import last_metrics
+from aisle.learning.run_directory import last_metrics, read_config
 from aisle.provenance import provenance
 from aisle.statistics import Mean, summarise
 
@@ -86,10 +86,15 @@ class Row(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A cell's row, with log p(x) of each example for comparisons."""
+    """A cell's row, with log p(x) of each example for comparisons.
+
+    Attributes:
+        digests: of the data that the examples are from, or None where they were not noted.
+    """
 
     row: Row
     log_p: np.ndarray
+    digests: dict[str, str] | None = None
 
 
 def train_cell(cell: Cell, out: Path) -> training.Run:
@@ -126,11 +131,12 @@ def run_cell(cell: Cell, out: Path) -> Finished:
     row = _row(cell, run, found)
     if cell.short is not None:
         row = row._replace(short=evaluate(run.path, cell.short)[0].estimate)
-    done = Finished(row, found.log_p)
+    done = Finished(row, found.log_p, read_config(run.path)["data"]["digests"])
     content = {
         "settings": _settings(cell, out),
         "row": as_plain(done.row),
         "log_p": found.log_p.tolist(),
+        "digests": done.digests,
         # The table itself may be written elsewhere.
         **provenance(),
     }
@@ -152,7 +158,8 @@ def finished(cell: Cell, out: Path) -> Finished | None:
         raise InputError(f"{file} is damaged ({error}): remove it, or copy it again") from None
     _check_settings(stored, _settings(cell, out), file)
     # Options that are not named have the present defaults, which may be others than then.
-    return Finished(row._replace(command=commands.train(cell.config, cell.start)), log_p)
+    row = row._replace(command=commands.train(cell.config, cell.start))
+    return Finished(row, log_p, content.get("digests"))
 
 
 def has_weights(cell: Cell, out: Path) -> bool:
@@ -222,8 +229,13 @@ def _row(cell: Cell, run: training.Run, found: LogLikelihood) -> Row:
     )
 
 
-def difference(first: Finished, second: Finished) -> Mean:
-    """Return by how much the first is better on the same examples, with its standard error."""
+def difference(first: Finished, second: Finished) -> Mean | None:
+    """Return by how much the first is better on the same examples, with its standard error.
+
+    None if the examples are known to be others, as of another form of the same data set.
+    """
+    if first.digests and second.digests and first.digests != second.digests:
+        return None
     return summarise(first.log_p - second.log_p)
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from aisle import processes
 from aisle.annealing import presets
-from aisle.data import Dataset, Split, load
+from aisle.data import Dataset, Split, load, spread
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood, Round, log_likelihood
@@ -140,14 +140,6 @@ def _complete(config: EvaluateConfig) -> EvaluateConfig:
     name = config.sampler.kernel
     chosen = presets.complete(presets.EVALUATION, name, given, has_scale=has_scale)
     return dataclasses.replace(config, sampler=dataclasses.replace(config.sampler, **chosen))
-
-
-def spread(available: int, wanted: int) -> np.ndarray:
-    """Choose examples evenly from all, as a data set may be in order of its classes."""
-    if wanted < 1:
-        raise InputError(f"num_examples is {wanted}: it must be at least 1")
-    number = min(wanted, available)
-    return np.arange(number) * available // number
 
 
 def folder_name(config: EvaluateConfig, update: int) -> str:

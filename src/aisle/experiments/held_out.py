@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from aisle.data import spread
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.experiments import evaluating
 from aisle.experiments.options import EvaluateConfig
@@ -31,8 +32,8 @@ def held_out(run: Run, num_examples: int, data_dir: Path | None) -> HeldOut:
     dataset = evaluating.dataset_of(run, EvaluateConfig(data_dir=data_dir))
     binarize = run.config.observations.binarize
     check_data(dataset, run.config)
-    indices = evaluating.spread(len(dataset.test), num_examples)
-    others = evaluating.spread(len(dataset.train), NUM_EXAMPLES)
+    indices = spread(len(dataset.test), num_examples)
+    others = spread(len(dataset.train), NUM_EXAMPLES)
     return HeldOut(
         indices,
         evaluating.observations(dataset.test, indices, binarize),

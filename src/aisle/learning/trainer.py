@@ -13,7 +13,7 @@ import numpy as np
 
 from aisle import processes
 from aisle.annealing import Kernel, presets, schedules
-from aisle.data import Split, check_bits, check_values
+from aisle.data import Split, check_bits, check_values, spread
 from aisle.errors import InputError, check_rules, check_seed
 from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
@@ -317,7 +317,7 @@ def _held_out_bound(
             "both in the same shape"
         )
     _check_examples(model, split, binarize, "the held-out data")
-    indices = np.arange(min(len(split), VALIDATION_EXAMPLES))
+    indices = spread(len(split), VALIDATION_EXAMPLES)
     xs = observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
     return make_validation(xs.reshape(len(indices), *shape), VALIDATION_SAMPLES)
 

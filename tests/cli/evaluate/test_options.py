@@ -153,11 +153,3 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         {"seed": 1},
     ]
     assert len({name(), *(name(**changes) for changes in others)}) == len(others) + 1
-
-
-@pytest.mark.parametrize(
-    ("available", "wanted", "indices"),
-    [(10, 3, [0, 3, 6]), (10, 10, range(10)), (10, 99, range(10)), (7, 1, [0]), (3, 2, [0, 1])],
-)
-def test_examples_are_spread_over_the_split(available, wanted, indices):
-    assert evaluating.spread(available, wanted).tolist() == list(indices)

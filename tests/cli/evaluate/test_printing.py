@@ -132,6 +132,25 @@ def test_time_that_is_up_leaves_the_whole_split_out(monkeypatch, digits, is_comp
     assert len(calls) == 1
 
 
+def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
+    calls = []
+
+    def log_likelihood(*_, **options):
+        calls.append(options)
+        return FOUND._replace(indices=options["indices"], is_complete=len(calls) == 1)
+
+    monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
+    monkeypatch.setattr(evaluating, "save", lambda *_: None)
+    sampler = SamplerOptions(tolerance=0.5, max_seconds=1000.0, importance_samples=7)
+    config = EvaluateConfig(num_examples=3, whole_split=3, sampler=sampler)
+    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    long, short = calls
+    assert (long["tolerance"], long["max_seconds"], long["importance_samples"]) == (0.5, 1000, 7)
+    # What is left of the time, and nothing that needs a certificate or costs more.
+    assert (short["tolerance"], short["bdmc_examples"], short["importance_samples"]) == (None, 0, 0)
+    assert 0 < short["max_seconds"] < 1000
+
+
 def test_a_gap_that_is_too_noisy_for_its_tolerance_is_told(shown):
     words = "The gap's error is too large for this tolerance: raise --bdmc-examples."
     # It is 0.1, so that two of them are more than 0.15.

@@ -280,6 +280,17 @@ def test_averages_do_not_depend_on_tiles(monkeypatch):
     assert spent == [NUM_EXAMPLES]
 
 
+def test_several_tiles_are_added_up(monkeypatch):
+    program, key, spent = program_of(Shifted), jax.random.key(2), []
+    many = Examples(np.tile(examples().xs, (4, 1))[:20], np.arange(20))
+    whole = average(program, kernel(), key, many)
+    monkeypatch.setattr(evaluation, "_CHAINS_PER_TILE", 1)
+    found = average(program, kernel(), key, many, spent.append)
+    assert spent == [8, 8, 4]
+    for tiled, once in zip(found, whole, strict=True):
+        np.testing.assert_allclose(tiled, once, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("num_examples", "num_samples", "size"),
     [(6, 5, 8), (128, 5, 128), (641, 5, 328), (20, 400, 8), (20, 5000, 8), (1, 1, 8)],

@@ -62,6 +62,14 @@ def test_each_loss_reaches_its_own_parameters_and_no_others(name, problem_name):
         np.testing.assert_array_equal(rows(other), 0)
 
 
+@over_problems
+def test_the_bound_of_a_vae_is_the_elbo(problem_name):
+    """Of two samples, whose weights differ."""
+    losses, metrics, _ = contract_runs(problem_name)["vae"]
+    assert np.all(metrics.effective_sample_size < 2)
+    assert_close(metrics.bound, -losses.phi, 1e-6)
+
+
 class Plain:
     """A distribution that is no pytree: its arrays cannot be found, and so not be stopped."""
 

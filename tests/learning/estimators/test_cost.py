@@ -10,8 +10,8 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from aisle.learning.estimators import METHODS
-from aisle.models import LinearGaussian, one_layer
-from estimating import CHAINS, Encoder, contract_batch, jit, kernel
+from aisle.models import one_layer
+from estimating import CHAINS, Encoder, contract_batch, counting_model, jit, kernel
 
 
 def training_gradient(name):
@@ -73,33 +73,6 @@ def test_memory_does_not_grow_with_the_number_of_temperatures():
     # What is read off each transition, and nothing of its networks: five numbers.
     diagnostics = len(CHAINS) * 60 * batch * num_samples * 5 * 4
     assert long - short < 0.05 * short + diagnostics
-
-
-def counting_model(counts):
-    """Return a linear-Gaussian model whose likelihood is z.b, with counted backward passes."""
-
-    def count(gradient):
-        counts["gradient"] += 1
-        return gradient
-
-    @jax.custom_vjp
-    def log_likelihood(bias, z):
-        return bias @ z
-
-    def backward(saved, cotangent):
-        bias, z = saved
-        both = jnp.stack([z, bias])
-        shape = jax.ShapeDtypeStruct(both.shape, both.dtype)
-        both = jax.pure_callback(count, shape, both, vmap_method="sequential")
-        return cotangent * both[0], cotangent * both[1]
-
-    log_likelihood.defvjp(lambda bias, z: (bias @ z, (bias, z)), backward)
-
-    class Counting(LinearGaussian):
-        def log_likelihood(self, x, z):
-            return log_likelihood(self.bias, z)
-
-    return Counting(jnp.eye(2), jnp.array([0.3, -0.4]), jnp.zeros(()))
 
 
 @pytest.mark.parametrize(

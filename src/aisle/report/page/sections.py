@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array
 from markupsafe import Markup
 
+from aisle.data import spread
 from aisle.evaluation import Round
 from aisle.evaluation.results import Bidirectional
 from aisle.report.page import panels, plots
@@ -87,12 +88,10 @@ def _gallery(member: Member, num_examples: int, seed: int) -> Gallery:
 
 
 def _examples(subject: Subject, number: int) -> Array | None:
-    """Take held-out examples from all over, as a data set may be in order of its classes."""
+    """Take held-out examples from all over."""
     if subject.dataset is None:
         return None
-    available = len(subject.dataset.test)
-    number = min(number, available)
-    return subject.observations("test", np.arange(number) * available // max(1, number))
+    return subject.observations("test", spread(len(subject.dataset.test), number))
 
 
 def _panels_of(key: PRNGKey, member: Member, xs: Array) -> Iterator[tuple[str, Panel, str]]:
