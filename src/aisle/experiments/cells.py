@@ -163,7 +163,7 @@ def finished(cell: Cell, out: Path) -> Finished | None:
 
 
 def has_weights(cell: Cell, out: Path) -> bool:
-    """Say whether a cell's weights are there for others to start from, if not its folder."""
+    """Say whether a cell's weights are there for others to start from; its folder need not be."""
     file = _weights(cell.name, out)
     if not file.exists():
         return False

@@ -167,6 +167,10 @@ def by_hand(name, key, model, proposal, x, kernel):
         z = sample_start(key, proposal(x))
         return log_joint(model, x, z) - proposal(x).log_prob(z)
 
+    def path_log_weight(proposal, key):
+        z = sample_start(key, proposal(x))
+        return log_joint(model, x, z) - q.log_prob(z)
+
     def draw(key):
         z = sample_start(key, q)
         return z, log_joint(model, x, z) - q.log_prob(z)
@@ -184,13 +188,14 @@ def by_hand(name, key, model, proposal, x, kernel):
     phi = {
         "vae": lambda p: -jnp.mean(jax.vmap(lambda k: log_weight(p, k))(keys)),
         "iwae": lambda p: -log_mean_exp(jax.vmap(lambda k: log_weight(p, k))(keys)),
+        "dreg": lambda p: -(weights**2 @ jax.vmap(lambda k: path_log_weight(p, k))(keys)),
     }.get(name, lambda p: -log_weight(p, key_one))
     return theta, jax.grad(phi)(proposal)
 
 
 def test_gradients_equal_those_over_constant_draws_and_weights():
     """Nothing flows through a chain or a weight, and every option reaches the sampler."""
-    names = ("vae", "iwae", "mh-hmc", "ais")
+    names = tuple(METHODS)
     keys, model, proposal, xs = contract_batch("one-layer")
     wanted = all_by_hand(names, keys[1], model, proposal, xs[1], kernel(**FULL))
     for name, gradients in zip(names, wanted, strict=True):
