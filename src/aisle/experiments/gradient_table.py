@@ -140,8 +140,9 @@ def _compare(rows: list[Row], kernel: str, num_temperatures: int) -> str:
     nearer = "ais" if z > SHOWN_Z else "mh-hmc" if z < -SHOWN_Z else "neither"
     size, chains = ais.effective_sample_size, hmc.effective_sample_size
     return (
-        f"{kernel} kernel, T = {num_temperatures}: the less biased is {nearer} (ais "
-        f"{_root(ais.squared_bias):.3f}, mh-hmc {_root(hmc.squared_bias):.3f}, z = {z:.1f}). "
+        f"{kernel} kernel, {ais.num_transitions} transitions of {ais.num_leapfrog} steps: the less "
+        f"biased is {nearer} (ais {_root(ais.squared_bias):.3f}, "
+        f"mh-hmc {_root(hmc.squared_bias):.3f}, z = {z:.1f}). "
         f"Without its weights ais has {_root(unweighted.squared_bias):.3f}; with them "
         f"{size:.1f} of {chains:.0f} chains count, and its noise is "
         f"{_root(ais.squared_noise):.2f}, mh-hmc's {_root(hmc.squared_noise):.2f}."
