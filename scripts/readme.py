@@ -41,7 +41,7 @@ def _demo() -> str:
     lines = []
     for record in _read("demo/results.json")["results"]:
         better = record.pop("better_than_vae")
-        lines.append(texts(from_plain(record), better and Mean(**better)))
+        lines.append(texts(from_plain(Row, record), better and Mean(**better)))
     screen = io.StringIO()
     Console(file=screen, width=_WIDTH).print(screen_table(TITLE, COLUMNS, lines))
     shown = "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
@@ -51,14 +51,15 @@ def _demo() -> str:
 def _table() -> str:
     """Put the data sets side by side; the tables share cells."""
     records = [r for name in _TABLES for r in _read(f"tables/{name}.json")["rows"]]
-    rows = {record["cell"]: from_plain(record) for record in records}
+    rows = {record["cell"]: from_plain(Row, record) for record in records}
     lines = [
         [name, *_figures(rows.get(f"mnist-{name}")), *_figures(rows.get(f"omniglot-{name}"))]
         for name in dict.fromkeys(cell.split("-", 1)[1] for cell in rows)
     ]
     gap = max(rows.values(), key=lambda row: row.gap.mean).gap
     about = (
-        f"The largest gap is {with_error(gap)}. A star marks fewer updates than the others made."
+        f"The largest gap is {with_error(gap)}. * fewer updates than the others made. † goes on "
+        "from the same method with the next smaller K, for some updates more."
     )
     return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
 
@@ -66,8 +67,10 @@ def _table() -> str:
 def _figures(row: Row | None) -> tuple[str, str]:
     if row is None:
         return "", ""
-    star = "*" if row.note else ""
-    return with_error(row.log_likelihood) + star, "" if row.paper is None else f"{row.paper:.2f}"
+    mark = ""
+    if row.note:
+        mark = "*" if row.start is None or row.start.endswith("start") else "†"
+    return with_error(row.log_likelihood) + mark, "" if row.paper is None else f"{row.paper:.2f}"
 
 
 def write() -> None:

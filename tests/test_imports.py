@@ -11,10 +11,20 @@ import aisle
 
 ROOT = Path(aisle.__file__).parent
 
-LEAVES = {"compilation", "errors", "types", "provenance", "processes", "progress", "statistics"}
+LEAVES = {
+    "compilation",
+    "errors",
+    "files",
+    "types",
+    "provenance",
+    "processes",
+    "progress",
+    "statistics",
+}
 MATHS = LEAVES | {"annealing", "models"}
 ALLOWED = {
     **{leaf: set() for leaf in LEAVES},
+    "files": {"errors"},
     "processes": {"errors"},
     "data": LEAVES,
     "annealing": LEAVES,

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Standard errors that tell a difference from chance.
+CLEAR = 2.0
+
 
 class Mean(NamedTuple):
     """A mean over examples with its standard error."""
@@ -20,6 +23,20 @@ def summarise(values: np.ndarray) -> Mean:
     with np.errstate(invalid="ignore"):
         error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
     return Mean(float(values.mean()), float(error), len(values))
+
+
+def is_ahead(gain: Mean, gap: Mean | None) -> bool:
+    """Say whether a model is ahead of another, where lower bounds of both are compared.
+
+    Args:
+        gain: by how much its bound is higher, on the same examples.
+        gap: by how much the other's bound may be too low; where that is not known, nothing is.
+    """
+    if gap is None:
+        return False
+    error = np.hypot(gain.standard_error, gap.standard_error)
+    # Comparisons with NaN fail.
+    return bool(gain.mean - np.maximum(gap.mean, 0.0) > CLEAR * error)
 
 
 def double_sampled(wanted: np.ndarray, chosen: np.ndarray, cheap: np.ndarray) -> Mean:

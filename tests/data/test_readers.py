@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from aisle.data.files import read_verified
+from aisle.data.places import read_verified
 from aisle.data.readers import held_out_rows, read_idx, read_mat, read_npz, read_sklearn
 from aisle.data.sources import SOURCES, DataFile, Form, Source
 

@@ -467,7 +467,7 @@ def test_other_peoples_files_are_left_alone(tmp_path):
 def test_a_file_in_the_way_of_the_folder(tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in ("file", "file/folder"):
-        with pytest.raises(InputError, match=r"cannot write into"):
+        with pytest.raises(InputError, match=r"cannot write"):
             evaluate(out=tmp_path / out)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -495,6 +495,7 @@ BAD_ARGUMENTS = [
     ({"tolerance": 0.0}, "tolerance is 0"),
     ({"tolerance": float("nan")}, "tolerance is nan"),
     ({"tolerance": 0.1, "bdmc_examples": 0}, "bdmc_examples is 0, but a tolerance"),
+    ({"tolerance": 0.1, "bdmc_examples": 1}, "bdmc_examples is 1, but a tolerance"),
     ({"max_seconds": 0.0}, "max_seconds is 0"),
     ({"max_seconds": float("inf")}, "max_seconds is inf"),
     ({"importance_samples": -1}, "importance_samples is -1"),

@@ -93,7 +93,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(InputError, match=r"No space left on device.*--out"):
+    with pytest.raises(InputError, match=r"No space left on device.*: make room"):
         parts.write(folder, PART._replace(seconds=9.0))
     assert (folder / NAME).read_bytes() == before
     assert sorted(path.name for path in folder.iterdir()) == [OTHER_NAME, NAME]
@@ -101,7 +101,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
 
 def test_a_file_in_the_way_of_the_folder(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match=r"cannot write .*--out"):
+    with pytest.raises(InputError, match=r"cannot write .*: make room"):
         parts.write(tmp_path / "file" / "parts", PART)
     assert (tmp_path / "file").read_text() == "mine"
 

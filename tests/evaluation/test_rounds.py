@@ -140,6 +140,16 @@ def test_both_must_be_small_and_a_change_needs_two_rounds(script, gap, estimate,
     assert result.is_tolerance_reached is True
 
 
+def test_a_gap_must_be_small_for_sure(script):
+    """Its mean is 0.1 from the start; its standard error, of three examples, is 0.4, 0.2, 0.1."""
+    script.gap = lambda T: 0.1 + 1.6 / T * np.array([[-1], [0], [1]]) * np.sqrt(3)
+    result = evaluate(tolerance=0.4)
+    errors = [r.bdmc.gap.standard_error for r in result.rounds]
+    np.testing.assert_allclose(errors, [0.4, 0.2, 0.1], rtol=1e-5)
+    np.testing.assert_allclose([r.bdmc.gap.mean for r in result.rounds], 0.1, rtol=1e-5)
+    assert result.is_tolerance_reached is True
+
+
 def test_rounds_share_no_draws_and_no_examples_of_the_pilot(script):
     """Nor do the pilot, the certificate, the estimate and importance sampling."""
     evaluate(tolerance=0.3, importance_samples=4)

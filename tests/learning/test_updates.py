@@ -200,13 +200,18 @@ def test_an_update_is_a_step_along_the_mean_gradient(annealed):
     assert not any(log.is_skipped for log in logs)
 
 
-def test_the_average_follows_its_recursion(annealed):
+def decayed(weights, ema):
+    """Return the mean of weights, the newest last, each counting `ema` as much as the next."""
+    shares = ema ** np.arange(len(weights))[::-1]
+    return jax.tree.map(lambda *a: np.average(a, axis=0, weights=shares), *weights)
+
+
+def test_the_average_is_of_the_weights_after_each_update(annealed):
+    """Not of those before the first one, which would stay in it for long."""
     _, _, _, states, _ = annealed
-    average = states[0].params
-    assert_identical(states[0].average, average)
-    for state in states[1:]:
-        average = jax.tree.map(lambda a, p: 0.9 * a + 0.1 * p, average, state.params)
-        assert_close(state.average, average)
+    params = [on_host(state.params) for state in states[1:]]
+    for i, state in enumerate(states[1:]):
+        assert_close(state.average, decayed(params[: i + 1], 0.9))
     assert differs(states[-1].average, states[-1].params)
 
 
@@ -335,6 +340,8 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(fragile):
             assert differs(after.params, before.params)
             assert differs(after.optimizer, before.optimizer)
             assert differs(after.average, before.average)
+    kept = [on_host(states[i].params) for i in (1, 4, 6)]
+    assert_close(states[-1].average, decayed(kept, 0.5))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(states[-1]))
 
 

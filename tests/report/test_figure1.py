@@ -46,6 +46,6 @@ def test_a_distance_below_zero_can_be_drawn(tmp_path):
 
 def test_a_path_that_cannot_be_written(tmp_path):
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(InputError, match=r"cannot write .*: give a file in a"):
+    with pytest.raises(InputError, match=r"cannot write .*: make room"):
         save(tmp_path / "folder.png", np.zeros((10, 2)))
     assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]

@@ -128,7 +128,7 @@ def test_a_path_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder.png").mkdir()
     for path in ("absent/x.png", "file/x.png", "folder.png"):
-        with pytest.raises(InputError, match=r"cannot write .*: give a file in a") as caught:
+        with pytest.raises(InputError, match=r"cannot write .*: make room") as caught:
             save_panels(tmp_path / path, [Panel("", np.ones((8, 64)))], (8, 8))
         assert "\n" not in str(caught.value)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -144,16 +144,10 @@ def _content(outcome: "Outcome", run_path: Path) -> dict[str, object]:
         },
         "estimators": {name: e._asdict() for name, e in ESTIMATORS.items()},
         "hybrid": outcome.hybrid,
-        "rows": [_plain(row) for row in outcome.rows],
-        "curve": [_plain(row) for row in outcome.curve],
+        "rows": [row._asdict() for row in outcome.rows],
+        "curve": [row._asdict() for row in outcome.curve],
         **provenance(),
     }
-
-
-def _plain(row: "Row") -> dict[str, Any]:
-    """Return a row as JSON has it: what is not finite becomes null."""
-    values = row._asdict()
-    return {k: None if v != v or v in (math.inf, -math.inf) else v for k, v in values.items()}
 
 
 def _page(outcome: "Outcome", run_path: Path) -> str:

@@ -1,6 +1,5 @@
 """`aisle kernels`."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -196,10 +195,10 @@ def _content(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> dict[
         "seconds": round(truth.seconds + sum(row.seconds for row in rows), 3),
         "truth": {name: value for name, value in as_json(truth).items() if name not in long},
         "rows": [_record(row) for row in rows],
-        "tuned_by_paper": [_finite(found._asdict()) for found in ratios(rows)],
+        "tuned_by_paper": [found._asdict() for found in ratios(rows)],
         "tuned_against_the_next_budget_of_paper": [
             {"tuned_budget": s.tuned_budget, "paper_budget": s.paper_budget}
-            | _finite(s.difference._asdict())
+            | s.difference._asdict()
             for s in savings(rows)
         ],
         **provenance(),
@@ -208,29 +207,19 @@ def _content(study: "Study", truth: "LogLikelihood", rows: list["Row"]) -> dict[
 
 def _record(row: "Row") -> dict[str, Any]:
     """Return a row as plain values."""
-    return _finite(
-        {
-            "variant": row.variant,
-            **row.preset._asdict(),
-            "budget": row.budget,
-            "num_temperatures": row.num_temperatures,
-            "gradients": row.gradients,
-            "log_weight": row.log_weight.mean,
-            "log_weight_standard_error": row.log_weight.standard_error,
-            "gap": row.gap.mean,
-            "gap_standard_error": row.gap.standard_error,
-            "acceptance": row.acceptance,
-            "num_nonfinite": row.num_nonfinite,
-            "seconds": round(row.seconds, 3),
-        }
-    )
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Replace what JSON cannot say."""
     return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in values.items()
+        "variant": row.variant,
+        **row.preset._asdict(),
+        "budget": row.budget,
+        "num_temperatures": row.num_temperatures,
+        "gradients": row.gradients,
+        "log_weight": row.log_weight.mean,
+        "log_weight_standard_error": row.log_weight.standard_error,
+        "gap": row.gap.mean,
+        "gap_standard_error": row.gap.standard_error,
+        "acceptance": row.acceptance,
+        "num_nonfinite": row.num_nonfinite,
+        "seconds": round(row.seconds, 3),
     }
 
 

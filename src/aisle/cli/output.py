@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aisle.errors import InputError
+from aisle.files import disk_errors, json_text, writing
 
 if TYPE_CHECKING:
     from aisle.statistics import Mean
@@ -30,20 +30,13 @@ class _Console(Console):
 
 def write_text(path: Path, text: str) -> None:
     """Write a result file, whole or not at all."""
-    from aisle.data.files import replacing
-
-    try:
-        with replacing(path) as part:
-            part.write_text(text)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): make room, or give a writable folder"
-        ) from None
+    with writing(path) as part:
+        part.write_text(text)
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a result file of plain values."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    """Write a result file of plain values; what is not finite becomes null."""
+    write_text(path, json_text(content))
 
 
 Columns = Mapping[str, Literal["left", "right"]]
@@ -68,12 +61,8 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
 
 def make_folder(path: Path) -> None:
     """Make a folder for results, before the work."""
-    try:
+    with disk_errors(path, "choose another --out"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder {path} ({error.strerror}): choose another --out"
-        ) from None
 
 
 def check_writable(path: Path, suffix: str) -> None:

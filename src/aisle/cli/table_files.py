@@ -20,7 +20,8 @@ from aisle.cli.output import (
 from aisle.errors import InputError
 
 if TYPE_CHECKING:
-    from aisle.experiments.cells import Finished, Row
+    from aisle.experiments.cells import Row
+    from aisle.experiments.claims import Verdict
     from aisle.experiments.tables import Claim, TableSpec
 
 _COLUMNS: Columns = {
@@ -49,11 +50,9 @@ _ABOUT = (
     "T = 11 and L = 2 by the tuned kernel, on the same examples, where it was asked for. Decoder "
     "gradients and seconds are those of the cell's own training, without that of the cell that it "
     "starts from. A claim is compared on the examples of the long run, so it need not be the "
-    "difference of two lines, and decided by two standard errors, unless the gap is larger than it."
+    "difference of two lines. It is decided if the difference exceeds the gap of the cell behind "
+    "by two standard errors, those of both."
 )
-
-# Standard errors of a paired difference that make a claim one that holds, or one that does not.
-_CLEAR = 2.0
 
 
 class Record(NamedTuple):
@@ -61,25 +60,26 @@ class Record(NamedTuple):
 
     Attributes:
         rows: by the names of their cells.
-        claims: lines of the table of claims, by what is claimed.
+        verdicts: by what is claimed.
     """
 
     rows: dict[str, "Row"]
-    claims: dict[str, list[str]]
+    verdicts: dict[str, "Verdict"]
 
 
 def read(base: Path) -> Record:
     """Read the table that is there; one without lines if there is none."""
-    from aisle.experiments.cells import from_plain
+    from aisle.experiments.cells import Row, from_plain
+    from aisle.experiments.claims import Verdict
 
     path = _file(base, "json")
     if not path.exists():
         return Record({}, {})
     try:
         content = json.loads(path.read_text())
-        lines = [[claim[name] for name in _CLAIM_COLUMNS] for claim in content["claims"]]
-        rows = {row["cell"]: from_plain(row) for row in content["rows"]}
-        return Record(rows, {line[0]: line for line in lines})
+        rows = {row["cell"]: from_plain(Row, row) for row in content["rows"]}
+        verdicts = [from_plain(Verdict, verdict) for verdict in content["claims"]]
+        return Record(rows, {verdict.claim: verdict for verdict in verdicts})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is not a table of this version ({error}): choose another --out, or remove it"
@@ -87,8 +87,8 @@ def read(base: Path) -> Record:
 
 
 def together(spec: "TableSpec", out: Path, before: Record) -> Record:
-    """Return the table of the cells that are done here, and of those that were on record."""
-    from aisle.experiments import cells, commands
+    """Put what the cells of a folder have found together with those that were on record."""
+    from aisle.experiments import cells, claims, commands
 
     here = {cell.name: cells.finished(cell, out) for cell in spec.cells if cell.evaluation}
     done = {name: one for name, one in here.items() if one is not None}
@@ -100,35 +100,22 @@ def together(spec: "TableSpec", out: Path, before: Record) -> Record:
         # With other settings it is another cell.
         elif known is not None and known.command == commands.train(cell.config, cell.start):
             rows[cell.name] = known
-    lines = [_judge(claim, done) or _kept(claim, rows, before) for claim in spec.claims]
-    return Record(rows, {line[0]: line for line in lines if line})
+    verdicts = [claims.judge(claim, done) or _kept(claim, rows, before) for claim in spec.claims]
+    return Record(rows, {verdict.claim: verdict for verdict in verdicts if verdict})
 
 
-def _judge(claim: "Claim", done: dict[str, "Finished"]) -> list[str] | None:
-    """Compare two cells on the same examples, if both are here."""
-    from aisle.experiments.cells import difference
+def _kept(claim: "Claim", rows: dict[str, "Row"], before: Record) -> "Verdict | None":
+    """Judge by the difference on record, if it was of the same figures."""
+    from aisle.experiments.claims import by_gain
 
-    if claim.better not in done or claim.worse not in done:
-        return None
-    better, worse = done[claim.better], done[claim.worse]
-    gain, verdict = difference(better, worse), "undecided"
-    if gain is None:
-        return [claim.text, "", "undecided: the cells are of different data"]
-    if abs(gain.mean) > _CLEAR * gain.standard_error:
-        verdict = "holds" if gain.mean > 0 else "does not hold"
-    # Bounds that may be off by more than they differ decide nothing.
-    if max(better.row.gap.mean, worse.row.gap.mean) > abs(gain.mean):
-        verdict = "undecided: the gap is larger"
-    return [claim.text, with_error(gain), verdict]
-
-
-def _kept(claim: "Claim", rows: dict[str, "Row"], before: Record) -> list[str] | None:
-    """Return what was on record, if it was of the same figures."""
     for name in (claim.better, claim.worse):
         now, then = rows.get(name), before.rows.get(name)
         if now is None or then is None or not _is_same(now, then):
             return None
-    return before.claims.get(claim.text)
+    known = before.verdicts.get(claim.text)
+    if known is None or known.gain is None:
+        return known
+    return by_gain(claim, known.gain, rows[claim.better], rows[claim.worse])
 
 
 def _is_same(now: "Row", then: "Row") -> bool:
@@ -141,7 +128,8 @@ def report(spec: "TableSpec", found: Record, base: Path) -> None:
     from aisle.experiments.cells import as_plain
     from aisle.provenance import provenance
 
-    rows, claims, console = list(found.rows.values()), list(found.claims.values()), table_console()
+    rows, console = list(found.rows.values()), table_console()
+    claims = [_claim_texts(verdict) for verdict in found.verdicts.values()]
     columns, texts = _filled(_COLUMNS, [_texts(row) for row in rows])
     console.print(screen_table(spec.title, columns, texts))
     console.print(screen_table("claims", _CLAIM_COLUMNS, claims))
@@ -149,7 +137,7 @@ def report(spec: "TableSpec", found: Record, base: Path) -> None:
     parts += [markdown_table(_CLAIM_COLUMNS, claims), *(f"    {row.command}" for row in rows)]
     write_text(_file(base, "md"), "\n\n".join(parts) + "\n")
     write_text(_file(base, "csv"), csv_text([_flat(row) for row in rows]))
-    verdicts = [dict(zip(_CLAIM_COLUMNS, claim, strict=True)) for claim in claims]
+    verdicts = [as_plain(verdict) for verdict in found.verdicts.values()]
     content = {"rows": [as_plain(row) for row in rows], "claims": verdicts}
     write_json(_file(base, "json"), content | provenance())
     for end in ("md", "csv", "json"):
@@ -182,6 +170,14 @@ def _texts(row: "Row") -> list[str]:
         "" if row.difference is None else f"{row.difference:+.2f}",
         str(row.seed),
         ", ".join(filter(None, [row.start and f"from {row.start}", row.note])),
+    ]
+
+
+def _claim_texts(verdict: "Verdict") -> list[str]:
+    return [
+        verdict.claim,
+        "" if verdict.gain is None else with_error(verdict.gain),
+        verdict.verdict,
     ]
 
 

@@ -2,7 +2,7 @@
 
 from aisle.data.datasets import Description, describe, load
 from aisle.data.download import fetch
-from aisle.data.files import data_directory
+from aisle.data.places import data_directory
 from aisle.data.split import Dataset, Split, spread
 from aisle.data.values import check_bits, check_values
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aisle.data.arrays import is_file_name, read_user_file
-from aisle.data.files import data_directory, find_form
 from aisle.data.omniglot import read_archives
+from aisle.data.places import data_directory, find_form
 from aisle.data.readers import Arrays, read_idx, read_mat, read_npz, read_sklearn
 from aisle.data.sources import SOURCES, Form, Source, named
 from aisle.data.split import Dataset, Split

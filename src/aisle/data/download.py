@@ -1,22 +1,14 @@
 """Fetch the files of a named data set from its mirrors, whole and verified or not at all."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aisle.data.files import (
-    checksum,
-    data_directory,
-    find_form,
-    locked,
-    read_verified,
-    remove_leftovers,
-    replacing,
-)
+from aisle.data.places import checksum, data_directory, find_form, read_verified
 from aisle.data.sources import DataFile, Form, Source, named
 from aisle.errors import InputError
+from aisle.files import disk_errors, locked, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -82,7 +74,7 @@ def fetch(
     found = find_form(source, folder)
     if found and all(_is_whole(folder / file.name, file, source) for file in found.files):
         return _paths(found, folder)
-    with _writing(folder):
+    with disk_errors(folder, "make room, or choose another folder with AISLE_DATA or --data-dir"):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), _progress() as progress:
             remove_leftovers(folder)
@@ -177,17 +169,6 @@ def _is_whole(path: Path, file: DataFile, source: Source) -> bool:
 
 def _paths(form: Form, folder: Path) -> list[Path]:
     return [folder / file.name for file in form.files]
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {folder} ({error.strerror or error}): make room, or choose another "
-            "folder with AISLE_DATA or --data-dir"
-        ) from None
 
 
 def _progress() -> "Progress":

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aisle.data.files import damaged, read_verified, replacing
+from aisle.data.places import damaged, read_verified
 from aisle.data.readers import DAMAGE, Arrays, both_checked
 from aisle.data.sources import OMNIGLOT_CACHE, Form, Source
+from aisle.files import replacing
 
 RAW_SIZE = 105
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aisle.data.files import damaged, read_verified
+from aisle.data.places import damaged, read_verified
 from aisle.data.sources import DataFile, Form, Source
 
 Arrays = tuple[np.ndarray, np.ndarray]

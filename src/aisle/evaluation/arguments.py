@@ -69,7 +69,8 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     }
     check_rules(given, rules)
     check_seed(given["seed"])
-    if tolerance is not None and not given["bdmc_examples"]:
+    if tolerance is not None and given["bdmc_examples"] < 2:
         raise InputError(
-            "bdmc_examples is 0, but a tolerance is judged by bidirectional Monte Carlo: give some"
+            f"bdmc_examples is {given['bdmc_examples']}, but a tolerance is judged by "
+            "bidirectional Monte Carlo: give at least 2"
         )

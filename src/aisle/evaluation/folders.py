@@ -12,17 +12,17 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.data.files import replacing
 from aisle.errors import InputError
+from aisle.files import disk_errors, replacing
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Make a folder that of an evaluation, or see that it is the one of the same settings."""
     file = folder / "settings.json"
     content = json.dumps(settings, indent=1) + "\n"
-    try:
+    with disk_errors(folder, "choose another --out"):
         if file.exists():
-            _compare(folder, json.loads(file.read_text()), json.loads(content))
+            _compare(folder, _read(file), json.loads(content))
             return
         folder.mkdir(parents=True, exist_ok=True)
         # What a process that was killed right here has left is not somebody else's.
@@ -30,12 +30,15 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
             raise InputError(f"{folder} holds other files: choose another --out")
         with replacing(file) as part:
             part.write_text(content)
-    except OSError as error:
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except ValueError:
         raise InputError(
-            f"cannot write into {folder} ({error.strerror}): choose another --out"
+            f"{file} is damaged: remove {file.parent}, or choose another --out"
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise InputError(f"{file} is damaged: remove {folder}, or choose another --out") from None
 
 
 def digest(tree: PyTree) -> str:

@@ -27,7 +27,7 @@ from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examp
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_observation
 from aisle.models.likelihoods import takes_bits
-from aisle.statistics import summarise
+from aisle.statistics import CLEAR, summarise
 from aisle.types import Model, PRNGKey, Proposal
 
 # A latent is in use if its mean under q varies by more than this over the examples.
@@ -89,7 +89,7 @@ def log_likelihood(
         target_accept: acceptance that the pilot tunes each temperature's step size to.
         bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
         tolerance: double T, from num_temperatures on, until the mean gap of bidirectional Monte
-            Carlo and the change of the mean are below this, in nats.
+            Carlo, with two standard errors, and the change of the mean are below this, in nats.
         max_seconds: time after which no new work is begun, but for a first tile of each part.
         importance_samples: K of an importance-weighted bound to compare with, 0 for none.
         pilot_x: other examples to tune on; by default simulated ones.
@@ -212,15 +212,20 @@ def _rounds(
 
 def _is_finite(round_: Round) -> bool:
     """Say whether more temperatures could help: what is not a number comes near no tolerance."""
-    assert round_.bdmc is not None
-    return math.isfinite(round_.estimate.mean) and math.isfinite(round_.bdmc.gap.mean)
+    return math.isfinite(round_.estimate.mean) and math.isfinite(_gap_limit(round_))
 
 
 def _is_close(round_: Round, tolerance: float) -> bool:
-    assert round_.bdmc is not None
     if round_.change is None:
         return False
-    return round_.bdmc.gap.mean < tolerance and abs(round_.change) < tolerance
+    return _gap_limit(round_) < tolerance and abs(round_.change) < tolerance
+
+
+def _gap_limit(round_: Round) -> float:
+    """Return what the gap is hardly above: the first small one of some rounds may be luck."""
+    assert round_.bdmc is not None
+    gap = round_.bdmc.gap
+    return gap.mean + CLEAR * gap.standard_error
 
 
 def _round(plan: _Plan, number: int, before: Round | None, deadline: float | None) -> _Complete:

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aisle.data.files import remove_leftovers, replacing
 from aisle.data.readers import DAMAGE
-from aisle.errors import InputError
+from aisle.files import disk_errors, remove_leftovers, replacing
 
 
 class Part(NamedTuple):
@@ -43,14 +42,10 @@ def read(folder: Path) -> list[Part]:
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write an npz file, whole or not at all, in a folder that is made if need be."""
-    try:
+    with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): make room, or choose another --out"
-        ) from None
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray] | None:

@@ -1,17 +1,14 @@
 """What an evaluation found, and how it is written down."""
 
 import csv
-import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aisle.data.files import replacing
-from aisle.errors import InputError
 from aisle.evaluation.parts import save_arrays
+from aisle.files import finite, json_text, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
 
@@ -166,7 +163,7 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
         "settings": dict(result.settings),
         "provenance": provenance(),
     }
-    return _finite(content)
+    return finite(content)
 
 
 def save(result: LogLikelihood, folder: Path) -> None:
@@ -178,17 +175,12 @@ def save(result: LogLikelihood, folder: Path) -> None:
         "num_nonfinite": result.num_nonfinite,
     }
     save_arrays(folder / "examples.npz", columns)
-    try:
-        with replacing(folder / "examples.csv") as part, part.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
-        with replacing(folder / "result.json") as part:
-            part.write_text(json.dumps(as_json(result), indent=1) + "\n")
-    except OSError as error:
-        raise InputError(
-            f"cannot write into {folder} ({error.strerror}): choose another folder with --out"
-        ) from None
+    with writing(folder / "examples.csv") as part, part.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
+    with writing(folder / "result.json") as part:
+        part.write_text(json_text(as_json(result), indent=1))
 
 
 def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:
@@ -218,12 +210,3 @@ def _round(found: Round) -> dict[str, Any]:
         "estimate": found.estimate._asdict(),
         "bdmc": _bidirectional(found.bdmc),
     }
-
-
-def _finite(value: Any) -> Any:
-    """Replace what JSON cannot say."""
-    if isinstance(value, dict):
-        return {name: _finite(a) for name, a in value.items()}
-    if isinstance(value, list):
-        return [_finite(a) for a in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,22 +8,26 @@ found, `cells/NAME.json`, is all that is needed to count it as done, here or els
 
 import dataclasses
 import json
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from aisle.data.files import replacing
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood
 from aisle.experiments import commands, training
 from aisle.experiments.evaluating import evaluate
 from aisle.experiments.options import EvaluateConfig, TrainConfig
+from aisle.files import writing
 from aisle.learning import checkpoints, weights_file
 from aisle.learning.estimators import METHODS
 from aisle.learning.run_directory import last_metrics, read_config
 from aisle.provenance import provenance
 from aisle.statistics import Mean, summarise
+
+_Record = TypeVar("_Record")
 
 
 class Cell(NamedTuple):
@@ -140,7 +144,7 @@ def run_cell(cell: Cell, out: Path) -> Finished:
         # The table itself may be written elsewhere.
         **provenance(),
     }
-    with replacing(_found(cell, out)) as part:
+    with writing(_found(cell, out)) as part:
         part.write_text(json.dumps(content, indent=1) + "\n")
     return done
 
@@ -152,7 +156,7 @@ def finished(cell: Cell, out: Path) -> Finished | None:
         return None
     try:
         content = json.loads(file.read_text())
-        stored, row = content["settings"], from_plain(content["row"])
+        stored, row = content["settings"], from_plain(Row, content["row"])
         log_p = np.array(content["log_p"], float)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file} is damaged ({error}): remove it, or copy it again") from None
@@ -180,15 +184,20 @@ def _weights(name: str, out: Path) -> Path:
     return out / "cells" / f"{name}{weights_file.SUFFIX}"
 
 
-def as_plain(row: Row) -> dict[str, Any]:
-    """Return a row as plain values."""
-    return {k: v._asdict() if isinstance(v, Mean) else v for k, v in row._asdict().items()}
+def as_plain(record: Any) -> dict[str, Any]:
+    """Return a named tuple, such as a row, as plain values."""
+    return {k: v._asdict() if isinstance(v, Mean) else v for k, v in record._asdict().items()}
 
 
-def from_plain(values: dict[str, Any]) -> Row:
-    """Return the row that `as_plain` was given."""
-    means: dict[str, Any] = {k: Mean(**v) for k, v in values.items() if isinstance(v, dict)}
-    return Row(**values | means)
+def from_plain(kind: Callable[..., _Record], values: Mapping[str, Any]) -> _Record:
+    """Return the named tuple that `as_plain` was given, also after it was in a file."""
+    means = {k: Mean(**_numbers(v)) for k, v in values.items() if isinstance(v, dict)}
+    return kind(**{**values, **means})
+
+
+def _numbers(mean: Mapping[str, Any]) -> dict[str, Any]:
+    # JSON has null for what is not finite.
+    return {name: math.nan if value is None else value for name, value in mean.items()}
 
 
 def planned(cell: Cell, out: Path) -> TrainConfig:

@@ -31,8 +31,6 @@ from jaxtyping import Array, Float, PyTree
 from aisle.annealing import Kernel
 from aisle.annealing.kernel import gradients_per_chain
 from aisle.annealing.presets import EVALUATION, TRAINING
-from aisle.data.files import remove_leftovers, replacing
-from aisle.errors import InputError
 from aisle.evaluation import pilot
 from aisle.evaluation.bias import compare
 from aisle.evaluation.folders import claim, digest
@@ -51,6 +49,7 @@ from aisle.experiments.gradient_table import (
 )
 from aisle.experiments.held_out import held_out
 from aisle.experiments.training import Run, open_run
+from aisle.files import remove_leftovers, writing
 from aisle.statistics import summarise
 from aisle.types import Model, Proposal
 
@@ -253,13 +252,8 @@ def _read_rows(folder: Path | None, case: Case) -> list[Row] | None:
 def _write_rows(folder: Path | None, case: Case, rows: list[Row]) -> None:
     if folder is None:
         return
-    try:
-        with replacing(folder / f"{case.name}.json") as part:
-            part.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
-    except OSError as error:
-        raise InputError(
-            f"cannot write into {folder} ({error.strerror}): make room, or choose another --out"
-        ) from None
+    with writing(folder / f"{case.name}.json") as part:
+        part.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
 
 
 def _identity(opened: Run, examples: Examples, settings: Settings) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from jaxtyping import Array, Float
 from aisle.annealing import Kernel, schedules
 from aisle.annealing.kernel import gradients_per_chain, run_forward
 from aisle.annealing.presets import TRAINING, Preset
-from aisle.data.files import remove_leftovers
 from aisle.errors import check_rules, check_seed
 from aisle.evaluation import LogLikelihood, log_likelihood, parts, runs
 from aisle.evaluation.folders import claim
@@ -37,6 +36,7 @@ from aisle.evaluation.work import Job, Limits, preferred_examples, walk
 from aisle.experiments import evaluating
 from aisle.experiments.held_out import held_out
 from aisle.experiments.training import Run, open_run
+from aisle.files import remove_leftovers
 from aisle.models.joint import log_joint
 from aisle.statistics import Mean, summarise
 from aisle.types import Model, PRNGKey, Proposal

@@ -124,7 +124,10 @@ def beyond(budget: Budget, seed: int) -> TableSpec:
 
 
 def ramp(budget: Budget, seed: int) -> TableSpec:
-    """Half of the moves at the posterior, against AIS and MH-HMC at the same cost, on Omniglot."""
+    """At least half of the moves at the posterior, against AIS and MH-HMC at the same cost.
+
+    Rounded, these are 4 of 5 and 6 of 11.
+    """
     make = _Maker("omniglot", budget, seed)
     cells, claims = make.starts(), []
     for T in (5, 11):
@@ -133,7 +136,7 @@ def ramp(budget: Budget, seed: int) -> TableSpec:
         others = [make.chains("ais", 5, T), make.chains("mh-hmc", 5, T)]
         cells += [*others, own]
         claims += [_beats(own, other) for other in others]
-    return TableSpec("Half of the moves at the posterior, on Omniglot", cells, claims)
+    return TableSpec("Half of the moves or more at the posterior, on Omniglot", cells, claims)
 
 
 class _Trial(NamedTuple):

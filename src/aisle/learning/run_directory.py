@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from aisle.data.files import locked, replacing
 from aisle.errors import InputError
+from aisle.files import disk_errors, locked, writing
 from aisle.provenance import provenance
 
 # From the end of a history, more than a record takes.
@@ -26,7 +26,7 @@ _LAST_BYTES = 1 << 22
 
 def create(path: Path, config: Mapping[str, object]) -> None:
     """Make the folder of a new run, with its settings and where they come from."""
-    with _disk_errors(path):
+    with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         if _config_file(path).exists():
             raise InputError(
@@ -90,7 +90,7 @@ def last_metrics(path: Path) -> dict[str, Any]:
 def held(path: Path) -> Iterator[None]:
     """Keep other processes from training the same run, for as long as this one lives."""
     with ExitStack() as stack:
-        with _disk_errors(path):
+        with disk_errors(path):
             try:
                 stack.enter_context(locked(path, is_patient=False))
             except BlockingIOError:
@@ -112,7 +112,7 @@ class MetricsWriter:
     ) -> None:
         self._path = _metrics_file(path)
         _drop_later(self._path, math.inf if resume_at is None else resume_at)
-        with _disk_errors(path):
+        with disk_errors(path):
             board = path / "tensorboard"
             self._board = _TensorBoard(board, resume_at) if tensorboard else None
             # Without a buffer, so that what could not be written is not tried again on closing.
@@ -132,7 +132,7 @@ class MetricsWriter:
         """
         plain = [{name: _plain(value) for name, value in record.items()} for record in records]
         lines = [json.dumps(record, allow_nan=False) + "\n" for record in plain]
-        with _disk_errors(self._path):
+        with disk_errors(self._path):
             self._append("".join(lines).encode())
             if self._board is not None:
                 self._board.write(plain)
@@ -271,22 +271,11 @@ def _metrics_file(path: Path) -> Path:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    with _disk_errors(file), replacing(file) as temporary, temporary.open("wb") as handle:
+    with writing(file) as part, part.open("wb") as handle:
         handle.write(content)
         handle.flush()
         # On disk before the rename, or a loss of power could leave an empty file in its place.
         os.fsync(handle.fileno())
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror or error}): choose a folder with permission "
-            "and space to write"
-        ) from None
 
 
 def _unreadable(file: Path, error: OSError) -> InputError:

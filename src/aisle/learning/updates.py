@@ -6,6 +6,7 @@ tiles of the batch, steps both networks and adapts the step sizes. The batch is 
 of devices; an example's draws depend on its index and the update alone.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -37,7 +38,7 @@ class TrainState(NamedTuple):
         params: the arrays of (model, proposal).
         optimizer: the optimiser's states, one for each of both.
         step_sizes: of HMC, by temperature.
-        average: running average of `params`, or None.
+        average: running average of `params` after each update, or None.
         num_skipped: updates left out because a gradient was not finite.
         num_skipped_in_row: the last ones of them, without one that was finite in between.
     """
@@ -214,7 +215,7 @@ def _apply(
     params, optimizer = _step(recipe, state, grads)
     average = state.average
     if average is not None:
-        average = optax.incremental_update(params, average, 1 - recipe.ema)
+        average = optax.incremental_update(params, average, _newest_share(recipe.ema, state))
     params, optimizer, average = jax.tree.map(
         lambda new, old: jnp.where(is_skipped, old, new),
         (params, optimizer, average),
@@ -231,6 +232,12 @@ def _apply(
         jnp.where(is_skipped, state.num_skipped_in_row + 1, 0),
     )
     return after, UpdateLog(losses, metrics, state.step_sizes, is_skipped)
+
+
+def _newest_share(ema: float, state: TrainState) -> Scalar:
+    """Return the share of the newest weights in their average, in which the first have none."""
+    number = state.update - state.num_skipped + 1
+    return (1 - ema) / -jnp.expm1(number * math.log(ema))
 
 
 def _step(recipe: Recipe, state: TrainState, grads: Params) -> tuple[Params, PyTree]:

@@ -17,8 +17,8 @@ import safetensors
 import safetensors.numpy
 from jaxtyping import PyTree
 
-from aisle.data.files import replacing
 from aisle.errors import InputError
+from aisle.files import writing
 
 SUFFIX = ".safetensors"
 
@@ -30,14 +30,8 @@ def export(path: Path, arrays: PyTree, metadata: Mapping[str, object]) -> None:
     """Write the leaves of `arrays` and a JSON object of metadata into one file."""
     header = {_METADATA: json.dumps(dict(metadata), sort_keys=True, allow_nan=False)}
     content = safetensors.numpy.save(_on_host(arrays), header)
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): choose a folder that exists, with "
-            "permission and space to write"
-        ) from None
+    with writing(path) as part:
+        part.write_bytes(content)
 
 
 def load(path: Path, like: PyTree) -> PyTree:

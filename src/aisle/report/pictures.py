@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from aisle.data.files import replacing
-from aisle.errors import InputError
+from aisle.files import writing
 from aisle.types import Model, PRNGKey, Proposal
 
 _COLUMNS = 8
@@ -134,13 +133,8 @@ def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 
 def save_figure(figure: Figure, path: Path, *, dpi: int) -> None:
     """Write a figure as PNG, whole or not at all."""
-    try:
-        with replacing(path) as part:
-            figure.savefig(part, format="png", dpi=dpi)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): give a file in a writable folder"
-        ) from None
+    with writing(path) as part:
+        figure.savefig(part, format="png", dpi=dpi)
 
 
 def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:

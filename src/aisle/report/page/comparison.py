@@ -9,15 +9,11 @@ import numpy as np
 from markupsafe import Markup
 
 from aisle.evaluation import LogLikelihood, Round
-from aisle.evaluation.results import Bidirectional
 from aisle.report.page import plots
 from aisle.report.page.reading import Evaluation
 from aisle.report.page.subjects import Subject, short_names
 from aisle.report.page.words import counted, exact, joined, number, with_error
-from aisle.statistics import Mean, summarise
-
-# Standard errors by which a run must be ahead of another, or they are level.
-_LEVEL = 2.0
+from aisle.statistics import Mean, is_ahead, summarise
 
 # Stands where there is nothing to be said.
 _NONE = "\N{EN DASH}"
@@ -162,21 +158,27 @@ def _ranking(best: Member, rivals: Sequence[Member]) -> list[str]:
         return []
     others = [(m, _paired(best.evaluation, m.evaluation)) for m in rivals if m is not best]
     gains = [(m, gain) for m, gain in others if gain is not None and np.isfinite(gain.mean)]
-    level = [m.name for m, gain in gains if not _is_ahead(gain, _found(m).bdmc)]
-    behind = [f"{m.name} by {with_error(gain)}" for m, gain in gains if m.name not in level]
-    sentences = [f"Better than {joined(behind)} nats, on the same examples."] if behind else []
+    behind = [(m, gain) for m, gain in gains if is_ahead(gain, _gap(m))]
+    rest = [m for m, gain in gains if (m, gain) not in behind]
+    unknown = [m.name for m in rest if _gap(m) is None]
+    level = [m.name for m in rest if m.name not in unknown]
+    sentences = []
+    if behind:
+        leads = joined([f"{m.name} by {with_error(gain)}" for m, gain in behind])
+        sentences.append(f"Better than {leads} nats, on the same examples.")
     if level:
         sentences.append(
             f"Level with {joined(level)}: the difference is within the gap and two standard errors."
         )
+    if unknown:
+        sentences.append(f"Ahead of {joined(unknown)}, but by bounds without a certificate.")
     return sentences
 
 
-def _is_ahead(gain: Mean, other: Bidirectional | None) -> bool:
-    """Say whether a lead is more than what the other's lower bound may be too low by."""
-    gap, gap_error = (0.0, 0.0) if other is None else other.gap[:2]
-    error = np.hypot(gain.standard_error, np.nan_to_num(gap_error))
-    return bool(gain.mean - max(0.0, float(np.nan_to_num(gap))) > _LEVEL * error)
+def _gap(member: Member) -> Mean | None:
+    """Return by how much a run's bound may be too low, if that is known."""
+    bdmc = _found(member).bdmc
+    return bdmc.gap if bdmc is not None and np.isfinite(bdmc.gap[:2]).all() else None
 
 
 def _certificate(round_: Round) -> list[str]:

@@ -9,8 +9,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from aisle.data.files import replacing
-from aisle.errors import InputError
+from aisle.files import writing
 from aisle.report.page import comparison, curves, plots, sections
 from aisle.report.page.comparison import Member, Missing
 from aisle.report.page.subjects import Subject
@@ -30,14 +29,9 @@ def save_page(path: Path, subjects: Sequence[Subject], *, num_examples: int, see
         seed: of what is drawn from the models.
     """
     text = render(subjects, num_examples=num_examples, seed=seed)
-    try:
-        with replacing(path) as part:
-            # A name that is not text has no place in UTF-8, but the page has to say something.
-            part.write_bytes(text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}): give a file in a writable folder"
-        ) from None
+    with writing(path) as part:
+        # A name that is not text has no place in UTF-8, but the page has to say something.
+        part.write_bytes(text.encode("utf-8", "replace"))
 
 
 def render(subjects: Sequence[Subject], *, num_examples: int, seed: int) -> str:

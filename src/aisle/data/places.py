@@ -1,11 +1,9 @@
-"""Where data files are, whether they are whole, and how to write one without leaving half of it."""
+"""Where data files are, and whether they are whole."""
 
 import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from aisle.data.sources import DataFile, Form, Source
@@ -59,48 +57,3 @@ def damaged(path: Path, source: Source, reason: str) -> InputError:
     return InputError(
         f"{path} cannot be used: {reason}; delete it and run `aisle data fetch {source.name}`"
     )
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a file to write, which takes the place of `path` if the block ends without an error."""
-    # In the same folder, so that the last step is a rename: it happens at once or not at all.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process was writing into `folder` with `replacing`."""
-    for leftover in folder.glob(".*.partial"):
-        leftover.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(folder: Path, *, is_patient: bool = True) -> Iterator[None]:
-    """Wait until no other process is in a block like this one for the same folder.
-
-    Without patience, raise BlockingIOError instead of waiting. Where the system or the file system
-    has no such locks, it does neither.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    # The lock is on the folder itself, so it leaves no file, and it ends with the process.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise
-        except OSError:
-            # This file system has none.
-            pass
-        yield
-    finally:
-        os.close(handle)

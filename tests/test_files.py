@@ -1,35 +1,12 @@
+import json
+import math
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from aisle.data import data_directory
-from aisle.data.files import checksum, locked, remove_leftovers, replacing
-
-
-def test_the_folder_is_the_argument_then_the_environment_then_the_cache(monkeypatch):
-    monkeypatch.setenv("AISLE_DATA", "/from/environment")
-    assert data_directory("/from/argument") == Path("/from/argument")
-    assert data_directory(Path("/from/argument")) == Path("/from/argument")
-    assert data_directory() == Path("/from/environment")
-    for unset in ("", None):
-        if unset is None:
-            monkeypatch.delenv("AISLE_DATA")
-        else:
-            monkeypatch.setenv("AISLE_DATA", unset)
-        assert data_directory().name == "aisle"
-        assert data_directory().is_absolute()
-
-
-def test_the_home_folder_is_written_as_usual(monkeypatch):
-    monkeypatch.setenv("AISLE_DATA", "~/data")
-    assert data_directory() == Path.home() / "data"
-
-
-def test_checksum_of_nothing():
-    assert checksum(b"", "md5") == "md5:d41d8cd98f00b204e9800998ecf8427e"
-    assert checksum(b"", "sha256").startswith("sha256:e3b0c44298fc1c149afbf4c8996fb924")
+from aisle.errors import InputError
+from aisle.files import disk_errors, json_text, locked, remove_leftovers, replacing, writing
 
 
 def test_replacing_puts_the_whole_file_in_place(tmp_path):
@@ -87,3 +64,25 @@ def test_a_system_without_locks_does_not_wait(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with locked(tmp_path), locked(tmp_path), locked(tmp_path, is_patient=False):
         pass
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path):
+    path = tmp_path / "absent" / "a.json"
+    with pytest.raises(InputError) as caught, writing(path) as part:
+        part.write_text("{}")
+    assert str(caught.value) == (
+        f"cannot write {path} (No such file or directory): make room, or choose a folder that "
+        "exists and can be written to"
+    )
+
+
+def test_an_error_without_a_number_is_told_too(tmp_path):
+    words = r"cannot write .* \(the disk is gone\): call for help"
+    with pytest.raises(InputError, match=words), disk_errors(tmp_path, "call for help"):
+        raise OSError("the disk is gone")
+
+
+def test_json_has_null_for_what_is_not_finite():
+    content = {"a": [1.5, math.inf, (2, -math.inf)], "b": {"c": math.nan, "d": "nan", "e": None}}
+    found = json.loads(json_text(content), parse_constant=pytest.fail)
+    assert found == {"a": [1.5, None, [2, None]], "b": {"c": None, "d": "nan", "e": None}}
