@@ -71,14 +71,9 @@ def test_two_processes_give_the_numbers_of_one(tmp_path):
         assert (first[0], second[0]) == (0, 0), first[2] + second[2]
         assert "run" in first[1]
         assert all(line.startswith("[Gloo]") for line in second[1].splitlines())
-    metrics = [
-        [json.loads(line)["bound"] for line in lines if "loss_theta" in line]
-        for lines in (
-            (f / "run" / "metrics.jsonl").read_text().splitlines() for f in (alone, joined)
-        )
-    ]
-    assert len(metrics[0]) == 15
-    np.testing.assert_allclose(*metrics, rtol=1e-5)
+    bounds = [training_bounds(folder) for folder in (alone, joined)]
+    assert len(bounds[0]) == 15
+    np.testing.assert_allclose(*bounds, rtol=1e-5)
     (one, log_p), (two, log_p_joined) = map(figures, (alone, joined))
     np.testing.assert_allclose(log_p, log_p_joined, rtol=1e-4)
     for name in ("lower", "upper"):

@@ -8,7 +8,7 @@ import pytest
 
 from aisle.data import load
 from aisle.experiments import training
-from aisle.experiments.options import ModelOptions, TrainConfig
+from aisle.experiments.options import ModelOptions, OptimizerOptions, TrainConfig
 from aisle.learning import checkpoints, run_directory
 from aisle.models import one_layer
 
@@ -29,7 +29,9 @@ def make_run(tmp_path_factory, compiled_once):
 
     def make(data):
         folder = tmp_path_factory.mktemp("runs") / "run"
-        config, dataset = TrainConfig(data, model=ModelOptions(**TINY)), load(data)
+        dataset = load(data)
+        optimizer = OptimizerOptions(batch_size=len(dataset.train))
+        config = TrainConfig(data, 3, model=ModelOptions(**TINY), optimizer=optimizer)
         weights = one_layer(jax.random.key(1), dataset.train.mean(), **TINY)
         stored = {"train": training.to_json(config), "data": training._facts(dataset)}
         run_directory.create(folder, stored)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aisle.experiments import gradients
+from aisle.experiments import gradient_bench, gradients
 from aisle.experiments.gradient_bench import Settings
 from aisle.experiments.gradient_reference import Reference
 from aisle.experiments.gradient_table import ESTIMATORS, KERNELS, Row, best_hybrid, verdict
@@ -221,7 +221,7 @@ def small(monkeypatch):
     fewer = functools.partial(
         Settings, reference_temperatures=3, reference_chains=1, reference_stops=2, reference_moves=1
     )
-    monkeypatch.setattr(gradients, "Settings", fewer)
+    monkeypatch.setattr(gradient_bench, "Settings", fewer)
     monkeypatch.setattr(gradients, "CURVE", ())
 
 
@@ -238,6 +238,7 @@ def test_a_run_is_measured_and_the_same_command_shows_it_again(capsys, small, di
     figures = json.loads((folder / "gradients.json").read_text())
     assert len(figures["rows"]) == 2 * len(ESTIMATORS)
     assert figures["config"]["temperatures"] == [2]
+    assert figures["config"]["reference_temperatures"] == 3
     assert figures["training"].startswith("aisle train digits --epochs ")
     assert all(np.isfinite(r["squared_bias"]) for r in figures["rows"])
     before = {path: path.stat().st_mtime_ns for path in (folder / "parts").iterdir()}

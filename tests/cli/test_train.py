@@ -1,5 +1,6 @@
 """`aisle train` and `aisle data`, from the arguments to the files of a run."""
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from aisle.data import load
 from aisle.experiments import training
+from aisle.experiments.options import DataOptions, ModelOptions, TrainConfig
 from aisle.learning import checkpoints
 from aisle.provenance import git_commit
 from commands import assert_mistake, call, contents, run
@@ -218,6 +220,7 @@ def test_every_method_trains_every_model(capsys, tmp_path, method, model):
     assert -60 < held_out["held_out_bound"] < -20
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar(tmp_path, compiled_once, plain):
     folder = tmp_path / "run"
     arguments = ["train", "digits", *VAE, "--epochs", "1", "--out", str(folder)]
@@ -284,6 +287,7 @@ BAD_OPTIONS = [
     (["--proposal", "full", "--model", "two-layer"], "--proposal is 'full'"),
     (["--proposal", "flow", "--num-latents", "1"], "--proposal is 'flow'"),
     (["--binarize", "maybe"], "maybe"),
+    (["--likelihood", "gaussian"], "--binarize is 'dynamic' but likelihood is gaussian"),
     (["-K", "0"], "--num-samples is 0"),
     (["-K", "-1"], "--num-samples is -1"),
     (["-T", "0"], "--num-temperatures is 0"),
@@ -368,6 +372,36 @@ def test_bad_data_cost_one_line_and_leave_nothing(
     result = run(capsys, "train", "data.npy", "--batch-size", 8, "--out", "run")
     assert_mistake(result, words)
     assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        ([1.0, 1.0, 1.0], ""),
+        ([1.0, 0.0, 1.0], "1 of 3 features of "),
+        ([1e-9, 1e-9, 1e-9], "e-09, typically"),
+        ([500.0, 500.0, 1.0], "standardise them"),
+    ],
+    ids=["usual", "constant", "small", "large"],
+)
+def test_values_that_a_gaussian_is_not_made_for_are_told(
+    capsys, tmp_path, monkeypatch, factor, words
+):
+    class TrainingError(Exception):
+        pass
+
+    def fit(*_, **__):
+        raise TrainingError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "fit", fit)
+    np.save("wide.npy", np.random.default_rng(0).normal(size=(200, 3)) * factor)
+    config = TrainConfig("wide.npy", model=ModelOptions(likelihood="gaussian"))
+    config = dataclasses.replace(config, observations=DataOptions(binarize="none"))
+    with pytest.raises(TrainingError):
+        training.train(config, tmp_path / "run")
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == bool(words)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from aisle.data import Split, check_bits, check_values
+from aisle.data import Split, check_bits, check_values, feature_ranges
 
 
 @pytest.mark.parametrize("binarize", ["dynamic", "static", "none"])
@@ -63,6 +63,21 @@ def test_what_is_no_bit_is_refused(refused, array):
 def test_zeros_and_ones_as_uint8_are_refused(refused):
     with refused("binary.npy", "0 and 1", "value / 255", "x.astype(bool)"):
         check_values(Split(np.eye(3, dtype=np.uint8)), "dynamic", "binary.npy")
+
+
+def test_counts_are_pointed_to_a_model_of_counts(refused):
+    counts = np.array([[0.0, 3.0], [7.0, 1.0]])
+    with refused("counts.npy", "from 0 to 7", "model of counts", "docs/own-model.md"):
+        check_values(Split(counts), "dynamic", "counts.npy")
+    for array in (counts + 0.5, counts - 1):
+        with refused("x.npy", "--likelihood gaussian"):
+            check_values(Split(array), "dynamic", "x.npy")
+
+
+def test_ranges_of_features():
+    array = np.array([[0.0, 3.0, -1.0], [5.0, 3.0, 1.0], [1.0, 3.0, 0.0]])
+    np.testing.assert_array_equal(feature_ranges(Split(array)), [5, 0, 2])
+    np.testing.assert_array_equal(feature_ranges(Split(np.uint8([[0, 255], [51, 255]]))), [0.2, 0])
 
 
 def test_an_unknown_protocol_is_refused_with_the_choices(refused):

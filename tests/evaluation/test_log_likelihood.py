@@ -451,6 +451,31 @@ def test_a_folder_is_of_one_model_to_its_classes_and_static_fields(done, copied)
     assert classes(lambda x: x) == classes(lambda x: x)
 
 
+class Changed(LinearGaussian):
+    """Called as before, and with the same fields, but its code is another."""
+
+    def log_prior(self, z):
+        return 1.5 * super().log_prior(z)
+
+
+Changed.__name__ = Changed.__qualname__ = LinearGaussian.__qualname__
+Changed.__module__ = LinearGaussian.__module__
+
+
+def test_a_model_whose_code_was_changed_is_another(copied):
+    changed = Changed(MODEL.weight, MODEL.bias, MODEL.log_sigma)
+    with pytest.raises(InputError, match=f"{copied} is an evaluation with other density: choose"):
+        log_likelihood(changed, ENCODER, XS, **SETTINGS, out=copied)
+
+
+def test_a_density_that_another_machine_rounds_otherwise_is_the_same(copied):
+    file = copied / "settings.json"
+    stored = json.loads(file.read_text())
+    stored["density"] = {name: value * (1 + 1e-6) for name, value in stored["density"].items()}
+    file.write_text(json.dumps(stored))
+    assert evaluate(out=copied).is_complete
+
+
 def test_settings_that_are_damaged(copied):
     (copied / "settings.json").write_text('{"seed": ')
     with pytest.raises(InputError, match=r"settings\.json is damaged"):
@@ -505,6 +530,7 @@ BAD_ARGUMENTS = [
     ({"x": XS[:0]}, "no observations"),
     ({"x": np.float32(1)}, r"shapes \[\(\)\]"),
     ({"x": (XS, XS[1:])}, "as many in each"),
+    ({"x": np.ma.masked_greater(XS, 0)}, r"the observations have \d+ masked values"),
     ({"x": XS[0]}, r"an example has the shape \(\) but those that the model simulates \(4,\)"),
     ({"x": XS[:, :3]}, r"an example has the shape \(3,\) but those"),
     ({"x": XS[:, None]}, r"an example has the shape \(1, 4\) but those"),

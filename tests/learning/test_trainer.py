@@ -383,8 +383,28 @@ class Plain:
 def test_networks_that_cannot_be_trained():
     with pytest.raises(InputError, match="the model, a Plain, has no arrays of floats to train"):
         fit(Plain(START), encoder(), DATA, **QUICK)
-    with pytest.raises(InputError, match="proposal is None: give an encoder"):
+    with pytest.raises(InputError, match="the proposal is a NoneType: give an encoder"):
         trainer._check_networks(START, None, (3,))
+    with pytest.raises(InputError, match=r"a sample of the proposal has the shape \(2,\)"):
+        trainer._check_networks(START, lambda x: DiagonalNormal(x[:2], jnp.ones(2)), (3,))
+
+
+def test_a_proposal_that_stays_as_it_is_is_told(capsys):
+    own = encoder()
+    trainer._check_networks(START, own, (3,))
+    assert capsys.readouterr().err == ""
+    trainer._check_networks(START, lambda x: own(x), (3,))
+    message = capsys.readouterr().err
+    assert message.startswith("aisle: the proposal, a function, has no arrays of floats and stays")
+    assert message.count("\n") == 1
+
+
+def test_a_mask_is_not_lost_silently():
+    masked = np.ma.masked_greater(DATA, 1.0)
+    number = int((DATA > 1.0).sum())
+    with pytest.raises(InputError, match=f"the data have {number} masked values, and a mask"):
+        as_split(masked)
+    assert as_split(np.ma.masked_array(DATA))[1] == (3,)
 
 
 def test_a_list_is_as_good_as_an_array():

@@ -53,7 +53,7 @@ class Evaluate:
         from aisle.evaluation.results import as_json
         from aisle.experiments.evaluating import evaluate
 
-        console = table_console()
+        console, tolerance = table_console(), self.config.sampler.tolerance
         try:
             result, folder = evaluate(
                 self.run_path,
@@ -66,11 +66,23 @@ class Evaluate:
         if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
         console.print(_table(result, f"{self.run_path}, {self.config.split} examples"))
-        for line in _warnings(result, self.config.sampler.tolerance):
+        for line in (*_progress(self.run_path, result), *_warnings(result, tolerance)):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
             console.print(str(folder / name), soft_wrap=True, highlight=False)
         return 0
+
+
+def _progress(path: Path, result: "LogLikelihood") -> list[str]:
+    """Say if training is not finished."""
+    from aisle.experiments.training import planned_updates
+
+    made, planned = result.settings["about"]["update"], planned_updates(path)
+    if made >= planned:
+        return []
+    return [
+        f"Training is not finished (update {made:,} of {planned:,}): aisle train --resume {path}"
+    ]
 
 
 def _line(round_: "Round") -> str:

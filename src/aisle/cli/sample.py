@@ -43,11 +43,12 @@ class Sample:
         check_writable(self.out, ".png")
         import jax
 
-        from aisle.experiments.training import held_out, open_run
+        from aisle.experiments.held_out import held_out
+        from aisle.experiments.training import open_run
         from aisle.report.pictures import reconstruction_panel, sample_panel, save_panels
 
         run = open_run(self.run_path)
-        xs = held_out(run, max(1, self.num_samples // 2), self.data_dir)
+        xs = held_out(run, max(1, self.num_samples // 2), self.data_dir).x
         key_samples, key_rest = jax.random.split(jax.random.key(self.seed))
         panels = [
             sample_panel(key_samples, run.model, self.num_samples),

@@ -135,7 +135,10 @@ def _check_dtype(dtype: np.dtype, what: str) -> None:
     if dtype in (np.uint8, np.bool_) or (dtype.kind == "f" and dtype.itemsize <= 8):
         return
     if dtype.kind in "iu":
-        fix = "save grey values of 0 to 255 as x.astype(np.uint8), others as x.astype(np.float32)"
+        fix = (
+            "save grey values of 0 to 255 as x.astype(np.uint8), others as x.astype(np.float32); "
+            "for counts, give a model of counts to aisle.fit"
+        )
     else:
         fix = "save numbers, as x.astype(np.float32)"
     raise InputError(f"{what} has values of type {dtype}: use uint8, bool or floats; {fix}")

@@ -1,5 +1,7 @@
 """Check that the values of a data set are what a model of them expects."""
 
+from typing import Any
+
 import numpy as np
 
 from aisle.data.split import Split
@@ -38,6 +40,24 @@ def check_bits(split: Split, source: str) -> None:
             )
 
 
+def feature_ranges(split: Split) -> np.ndarray:
+    """Return how far the values of each feature range, as a model sees them."""
+    low, high = np.full(split.num_features, np.inf), np.full(split.num_features, -np.inf)
+    for block in split.chunks():
+        low, high = np.minimum(low, block.min(0)), np.maximum(high, block.max(0))
+    return (high - low) / (255 if split.dtype == np.uint8 else 1)
+
+
+def check_unmasked(array: Any, source: str) -> None:
+    """Refuse an array with masked values, which NumPy would otherwise just uncover."""
+    number = np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0
+    if number:
+        raise InputError(
+            f"{source} have {number} masked values, and a mask would be lost: put it beside the "
+            "values, as a part of each example, and let the model's log_likelihood heed it"
+        )
+
+
 def _check_bytes(split: Split, source: str) -> None:
     # Binary pictures saved as 0 and 1 would silently be read as 0 and 1/255: all but black.
     largest = 0
@@ -53,15 +73,19 @@ def _check_bytes(split: Split, source: str) -> None:
 
 
 def _check_floats(split: Split, source: str, *, as_probabilities: bool) -> None:
-    low, high, start = np.inf, -np.inf, 0
+    low, high, start, are_whole = np.inf, -np.inf, 0, True
     for block in split.chunks():
         _check_finite(block, start, split, source)
         low, high = min(low, float(block.min())), max(high, float(block.max()))
+        are_whole = are_whole and bool(np.all(block == np.floor(block)))
         start += len(block)
     if as_probabilities and (low < 0 or high > 1):
+        fix = "rescale them, or use `--binarize none --likelihood gaussian` for real values"
+        if are_whole and low >= 0:
+            fix = "if these are counts, give a model of counts to aisle.fit; see docs/own-model.md"
         raise InputError(
             f"{source} has values from {low:g} to {high:g}: binarising needs values in [0, 1]; "
-            "rescale them, or use `--binarize none --likelihood gaussian` for real values"
+            f"{fix}"
         )
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.data import Split, check_values
+from aisle.data import Split, check_unmasked, check_values
 from aisle.errors import InputError, check_rules, check_seed
 
 # Those that reach every temperature: `immediate` does not anneal.
@@ -26,6 +26,7 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
     if not shapes[0][0]:
         raise InputError("there are no observations: give at least 1 example")
     for leaf in jax.tree.leaves(x):
+        check_unmasked(leaf, "the observations")
         values = np.asarray(leaf)
         if values.dtype == np.uint8:
             check_values(Split(values), "none", "x")

@@ -31,7 +31,8 @@ from aisle.annealing.tuning import StepSizes
 from aisle.data import Split, check_bits, check_values
 from aisle.data.split import as_values
 from aisle.errors import InputError, check_rules, check_seed
-from aisle.models.joint import check_density, check_observation, log_joint
+from aisle.models.distributions import PriorProposal
+from aisle.models.joint import check_density, check_observation, check_parts, log_joint
 from aisle.models.likelihoods import takes_bits
 from aisle.types import (
     Distribution,
@@ -55,7 +56,7 @@ _PILOT_CHAINS = 50
 
 def sample_posterior(
     model: Model,
-    proposal: Proposal,
+    proposal: Proposal | None,
     x: Observation,
     *,
     method: str = "ais",
@@ -78,7 +79,7 @@ def sample_posterior(
 
     Args:
         model: log_prior and log_likelihood; see `aisle.types.Model`.
-        proposal: an encoder, from x to a distribution q(z|x).
+        proposal: an encoder, from x to a distribution q(z|x); None for the prior.
         x: one observation, without a batch axis.
         method: is or ais.
         num_samples: K, samples of q or chains that a draw is chosen from.
@@ -102,6 +103,8 @@ def sample_posterior(
     _check_leaves(x)
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
+    proposal = PriorProposal(model) if proposal is None else proposal
+    check_parts(model, proposal, x)
     has_scale = presets.has_scale(proposal, x)
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given)

@@ -21,11 +21,11 @@ from aisle.data.split import as_values
 from aisle.errors import InputError
 from aisle.evaluation import parts, pilot, runs
 from aisle.evaluation.arguments import check_arguments, check_observations
-from aisle.evaluation.folders import claim, digest, digest_of_rest
+from aisle.evaluation.folders import DENSITY, claim, digest, digest_of_rest
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round, save
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_observation
+from aisle.models.joint import check_density, check_observation, check_parts
 from aisle.models.likelihoods import takes_bits
 from aisle.statistics import CLEAR, summarise
 from aisle.types import Model, PRNGKey, Proposal
@@ -35,6 +35,12 @@ _ACTIVE = 0.01
 
 # What a later call may change and still go on with the same tiles.
 _MAY_CHANGE = ("bdmc_examples", "tolerance", "max_seconds", "importance_samples", "about")
+
+# Arguments that the figures do not depend on, and those that hashes stand for.
+_NOT_SETTINGS = {
+    *("out", "memory_mb", "show_progress", "report", "kernel"),
+    *("model", "proposal", "x", "pilot_x", "indices"),
+}
 
 # What the keys of a round are for.
 _PILOT, _FORWARD, _BDMC, _IMPORTANCE = range(4)
@@ -97,8 +103,7 @@ def log_likelihood(
         seed: of all draws.
         out: folder for the results. Tiles are kept there, and an evaluation that was killed goes
             on where it was, with the same figures in the end. A folder is of one model, known by
-            its arrays, classes and static fields; a model or encoder that is a function, or no
-            pytree, cannot be told from another: give each a folder of its own.
+            its arrays, classes and static fields, and by its densities at one point.
         about: what to write beside the figures, such as where model and data come from.
         memory_mb: megabytes that the temporary arrays of a tile may take on a device.
         show_progress: whether to show a progress bar on standard error.
@@ -111,6 +116,7 @@ def log_likelihood(
         check_observations(pilot_x, None)
         pilot_x, _ = _seen(model, pilot_x)
     proposal = PriorProposal(model) if proposal is None else proposal
+    check_parts(model, proposal, example)
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
     check_arguments(given)
@@ -119,7 +125,7 @@ def log_likelihood(
             f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
             "use 0"
         )
-    check_density(model, proposal, example)
+    given[DENSITY] = check_density(model, proposal, example)
     settings = _settings(
         given | {"x": x, "pilot_x": pilot_x, "indices": numbers, "proposal": proposal}
     )
@@ -385,8 +391,7 @@ def _log_means(log_weights: np.ndarray) -> np.ndarray:
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that the figures depend on, weights and data as hashes."""
-    not_settings = ("out", "memory_mb", "show_progress", "report", "model", "proposal", "kernel")
-    plain = {k: v for k, v in given.items() if k not in (*not_settings, "x", "pilot_x", "indices")}
+    plain = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     networks = (given["model"], given["proposal"])
     return {
         **plain,

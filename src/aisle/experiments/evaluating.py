@@ -11,7 +11,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from aisle import processes
 from aisle.annealing import presets
@@ -24,7 +23,7 @@ from aisle.evaluation.results import save
 from aisle.evaluation.work import is_late
 from aisle.experiments.options import EvaluateConfig
 from aisle.experiments.training import Run, check_data, is_own, load_data, open_run
-from aisle.learning.observations import observe_all
+from aisle.learning.observations import observe_rows
 from aisle.statistics import Mean, double_sampled
 
 # Chains of the short run on a whole split.
@@ -77,11 +76,11 @@ class _Task(NamedTuple):
         run, config, other = self.run, self.config, self.other
         binarize, pilot_x = run.config.observations.binarize, None
         if other is not None:
-            pilot_x = observations(other, spread(len(other), NUM_EXAMPLES), binarize)
+            pilot_x = observe_rows(other, spread(len(other), NUM_EXAMPLES), binarize)
         return log_likelihood(
             run.model,
             run.proposal if config.start == "encoder" else None,
-            observations(self.split, indices, binarize),
+            observe_rows(self.split, indices, binarize),
             pilot_x=pilot_x,
             indices=indices,
             **{**dataclasses.asdict(_complete(config).sampler), **changes},
@@ -175,11 +174,6 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
             f"on {tuple(run.shape)}: give data of that shape"
         )
     return dataset
-
-
-def observations(split: Split, indices: np.ndarray, binarize: str) -> Array:
-    """Return some examples as the model sees them."""
-    return observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
 
 
 def check_weights(run: Run) -> None:

@@ -11,6 +11,7 @@ from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.experiments import evaluating
 from aisle.experiments.options import EvaluateConfig
 from aisle.experiments.training import Run, check_data
+from aisle.learning.observations import observe_rows
 
 
 class HeldOut(NamedTuple):
@@ -36,6 +37,6 @@ def held_out(run: Run, num_examples: int, data_dir: Path | None) -> HeldOut:
     others = spread(len(dataset.train), NUM_EXAMPLES)
     return HeldOut(
         indices,
-        evaluating.observations(dataset.test, indices, binarize),
-        evaluating.observations(dataset.train, others, binarize),
+        observe_rows(dataset.test, indices, binarize),
+        observe_rows(dataset.train, others, binarize),
     )

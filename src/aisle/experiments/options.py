@@ -211,9 +211,11 @@ class SamplerOptions:
     """L: leapfrog steps of a transition. tuned: 4. paper: 10."""
 
     schedule: Annotated[
-        Literal["sigmoid", "linear"] | None, optional(metavar="{sigmoid,linear}")
+        Literal["sigmoid", "linear", "geometric"] | None,
+        optional(metavar="{sigmoid,linear,geometric}"),
     ] = None
-    """Spacing of the inverse temperatures: dense at both ends, or even. Both: sigmoid."""
+    """Spacing of the inverse temperatures: dense at both ends, even, or dense at the proposal.
+    Both: sigmoid."""
 
     precondition: Annotated[float | None, optional(metavar="FLOAT")] = None
     """Power of the encoder's scale that preconditions HMC.

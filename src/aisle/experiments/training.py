@@ -10,11 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from aisle import processes
 from aisle.annealing import presets
-from aisle.data import Dataset, check_bits, check_values, load
+from aisle.data import Dataset, check_bits, check_values, feature_ranges, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError, check_seed
 from aisle.experiments.options import (
@@ -27,7 +26,6 @@ from aisle.experiments.options import (
 )
 from aisle.learning import checkpoints, run_directory, weights_file
 from aisle.learning.loop import report
-from aisle.learning.observations import observe_all
 from aisle.learning.trainer import Fitted, fit
 from aisle.models.iwae_study import (
     Encoder,
@@ -37,6 +35,9 @@ from aisle.models.iwae_study import (
     build,
 )
 from aisle.types import PRNGKey
+
+# How far values range in features that were standardised, with a wide margin.
+_USUAL_RANGES = (0.5, 100.0)
 
 Weights = tuple[OneLayerModel | TwoLayerModel, Encoder | TwoLayerProposal]
 
@@ -116,12 +117,40 @@ def is_own(path: Path, dataset: Dataset) -> bool:
 def check_data(dataset: Dataset, config: TrainConfig) -> None:
     """Refuse values that the model of a configuration cannot learn from."""
     binarize = config.observations.binarize
+    if binarize != "none" and config.model.likelihood == "gaussian":
+        raise InputError(
+            f"binarize is {binarize!r} but likelihood is gaussian, which is of real values and not "
+            "of bits: add --binarize none"
+        )
     for name, split in (("train", dataset.train), ("test", dataset.test)):
         # Parts of one array are told by their rows in it.
         source = dataset.source if split.rows is not None else f"{name} in {dataset.source}"
         check_values(split, binarize, source)
         if binarize == "none" and config.model.likelihood == "bernoulli":
             check_bits(split, source)
+
+
+def _tell_of_ranges(dataset: Dataset) -> None:
+    """Warn of values that a Gaussian with a learned scale for each feature is not made for."""
+    ranges = feature_ranges(dataset.train)
+    number, typical, (low, high) = int(np.sum(ranges == 0)), float(np.median(ranges)), _USUAL_RANGES
+    if number:
+        report(
+            f"{number} of {len(ranges)} features of {dataset.source} have one value alone: their "
+            "scale will shrink and log p(x) grow for as long as you train; drop them"
+        )
+    elif not low < typical < high:
+        report(
+            f"the values of a feature of {dataset.source} range over {typical:.3g}, typically: "
+            "networks train best on values of about 1; standardise them"
+        )
+
+
+def planned_updates(path: Path) -> int:
+    """Return how many updates a run is to make in all."""
+    stored = run_directory.read_config(path)
+    config = from_json(stored, path)
+    return config.num_epochs * (stored["data"]["num_train"] // config.optimizer.batch_size)
 
 
 def _facts(dataset: Dataset) -> dict[str, Any]:
@@ -183,14 +212,6 @@ def load_weights(path: str | Path) -> Weights:
     arrays, static = eqx.partition(weights, eqx.is_inexact_array)
     loaded = weights_file.load(path, dict(zip(("model", "proposal"), arrays, strict=True)))
     return eqx.combine((loaded["model"], loaded["proposal"]), static)
-
-
-def held_out(run: Run, number: int, data_dir: Path | None = None) -> Array:
-    """Return the first held-out observations of a run's data, as its model sees them."""
-    dataset, config = load_data(run.path, run.config, data_dir), run.config
-    indices = np.arange(min(number, len(dataset.test)))
-    stored = jnp.asarray(dataset.test.take(indices))
-    return observe_all(stored, jnp.asarray(indices), config.observations.binarize)
 
 
 def to_json(config: TrainConfig) -> dict[str, Any]:
@@ -314,8 +335,11 @@ def _build(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
 def _fit(
     plan: TrainConfig, dataset: Dataset, out: Path, show_progress: bool, **options: Any
 ) -> Fitted:
+    weights = first_weights(plan, dataset)
+    if plan.model.likelihood == "gaussian":
+        _tell_of_ranges(dataset)
     return fit(
-        *first_weights(plan, dataset),
+        *weights,
         dataset.train,
         num_epochs=plan.num_epochs,
         held_out=dataset.test,

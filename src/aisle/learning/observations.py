@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from aisle.data import Split
 from aisle.data.values import BINARIZE
 from aisle.errors import InputError
 from aisle.types import PRNGKey
@@ -32,6 +34,11 @@ def observe(
     if binarize == "static":
         key = jax.random.fold_in(jax.random.key(_STATIC_SEED), index)
     return jax.random.bernoulli(key, values).astype(jnp.float32)
+
+
+def observe_rows(split: Split, indices: np.ndarray, binarize: str) -> Array:
+    """Return held-out examples of a split as the model sees them; see `observe_all`."""
+    return observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
 
 
 def observe_all(stored: Array, indices: Int[Array, " examples"], binarize: str) -> Array:

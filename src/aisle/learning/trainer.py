@@ -13,15 +13,15 @@ import numpy as np
 
 from aisle import processes
 from aisle.annealing import Kernel, presets, schedules
-from aisle.data import Split, check_bits, check_values, spread
+from aisle.data import Split, check_bits, check_unmasked, check_values, spread
 from aisle.errors import InputError, check_rules, check_seed
 from aisle.learning import estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params, report
-from aisle.learning.observations import observe_all
+from aisle.learning.observations import observe_rows
 from aisle.learning.updates import Recipe, TrainState, init_state, split_arrays
 from aisle.learning.validation import make_validation
-from aisle.models.joint import check_observation
+from aisle.models.joint import check_observation, check_parts
 from aisle.models.likelihoods import takes_bits
 from aisle.statistics import Mean
 from aisle.types import Model, Proposal
@@ -142,60 +142,67 @@ def fit(
         raise InputError("resume is True but out is None: give the folder of the run")
     split, shape = as_split(data)
     _check_networks(model, proposal, shape)
-    example = jax.ShapeDtypeStruct(shape, jnp.float32)
-    has_scale = presets.has_scale(proposal, example)
+    has_scale = presets.has_scale(proposal, jax.ShapeDtypeStruct(shape, jnp.float32))
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given, len(split))
     _check_examples(model, split, binarize, "the training data")
-    updates_per_epoch = len(split) // batch_size
-    steps = optimizers.optimizer(
-        optimizer,
-        lr_schedule,
-        learning_rate=learning_rate,
-        num_epochs=num_epochs,
-        updates_per_epoch=updates_per_epoch,
-    )
-    chains = _chains(given)
-    recipe = Recipe(
-        split_arrays(model, proposal)[1],
-        estimators.named(method, phi_objective),
-        chains,
-        steps,
-        binarize,
-        shape,
-        given["target_accept"],
-        LARGEST_SCALED_STEP if chains.precondition else LARGEST_STEP,
-        ema,
-        is_shared_out=optimizer == "muon",
-    )
-    state = init_state(model, proposal, recipe, chains.step_sizes)
-    validation = None
-    if held_out is not None:
-        validation = _held_out_bound(model, held_out, binarize, shape)
-    mesh = batch_mesh(batch_size)
-    loop = Loop(
-        phases=_phases(recipe, warmup_epochs, num_epochs, updates_per_epoch, batch_size),
-        feeder=Feeder(split, batch_size, seed, mesh),
-        mesh=mesh,
-        batch_size=batch_size,
-        key=jax.random.key(seed),
-        validation=validation,
-        validate_every=validate_every,
-        out=Path(out) if out is not None and processes.is_first() else None,
-        checkpoint_seconds=60 * checkpoint_minutes,
-        keep_checkpoints=keep_checkpoints,
-        tensorboard=tensorboard,
-        show_progress=show_progress and processes.is_first(),
-    )
+    recipe = _recipe(given, shape, len(split) // batch_size)
+    loop = _loop(given, recipe, split, shape)
     if out is not None:
         own = _own_config(given, split) if config is None else config
         processes.first_does(lambda: _claim(Path(out), own, resume))
-    state, history, signal_number = loop.run(state, resume)
+    first = init_state(model, proposal, recipe, recipe.kernel.step_sizes)
+    state, history, signal_number = loop.run(first, resume)
     if signal_number and config is None and processes.is_first():
         _tell_of_the_rest(state, loop)
     weights = processes.own_copy(best_params(state))
     trained_model, trained_proposal = eqx.combine(weights, recipe.static)
     return Fitted(trained_model, trained_proposal, state, history, signal_number)
+
+
+def _recipe(given: Mapping[str, Any], shape: tuple[int, ...], updates_per_epoch: int) -> Recipe:
+    """Return what an update does."""
+    steps = optimizers.optimizer(
+        given["optimizer"],
+        given["lr_schedule"],
+        learning_rate=given["learning_rate"],
+        num_epochs=given["num_epochs"],
+        updates_per_epoch=updates_per_epoch,
+    )
+    chains = _chains(given)
+    return Recipe(
+        split_arrays(given["model"], given["proposal"])[1],
+        estimators.named(given["method"], given["phi_objective"]),
+        chains,
+        steps,
+        given["binarize"],
+        shape,
+        given["target_accept"],
+        LARGEST_SCALED_STEP if chains.precondition else LARGEST_STEP,
+        given["ema"],
+        is_shared_out=given["optimizer"] == "muon",
+    )
+
+
+def _loop(given: Mapping[str, Any], recipe: Recipe, split: Split, shape: tuple[int, ...]) -> Loop:
+    """Return what goes over the data again and again; only the first process writes and shows."""
+    batch_size, out, is_first = given["batch_size"], given["out"], processes.is_first()
+    mesh = batch_mesh(batch_size)
+    feeder = Feeder(split, batch_size, given["seed"], mesh)
+    return Loop(
+        phases=_phases(given, recipe, feeder.updates_per_epoch),
+        feeder=feeder,
+        mesh=mesh,
+        batch_size=batch_size,
+        key=jax.random.key(given["seed"]),
+        validation=_held_out_bound(given, shape),
+        validate_every=given["validate_every"],
+        out=Path(out) if out is not None and is_first else None,
+        checkpoint_seconds=60 * given["checkpoint_minutes"],
+        keep_checkpoints=given["keep_checkpoints"],
+        tensorboard=given["tensorboard"],
+        show_progress=given["show_progress"] and is_first,
+    )
 
 
 def _own_config(given: Mapping[str, Any], split: Split) -> dict[str, Any]:
@@ -252,6 +259,7 @@ def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:
     """
     if isinstance(data, Split):
         return data, (data.num_features,)
+    check_unmasked(data, "the data")
     array = np.asarray(data)
     if array.ndim < 2 or not array.size:
         raise InputError(
@@ -263,16 +271,22 @@ def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:
     return Split(array), array.shape[1:]
 
 
-def _check_networks(model: Model, proposal: Proposal | None, shape: tuple[int, ...]) -> None:
+def _check_networks(model: Any, proposal: Any, shape: tuple[int, ...]) -> None:
     """Refuse what cannot be trained on examples of the shape."""
-    if proposal is None:
-        raise InputError("proposal is None: give an encoder, from x to a distribution q(z|x)")
-    if not jax.tree.leaves(split_arrays(model, proposal)[0][0]):
+    trained = split_arrays(model, proposal)[0]
+    if not jax.tree.leaves(trained[0]):
         raise InputError(
             f"the model, a {type(model).__name__}, has no arrays of floats to train: make it an "
             "equinox.Module, or another pytree"
         )
-    check_observation(model, jax.ShapeDtypeStruct(shape, jnp.float32), "an example")
+    example = jax.ShapeDtypeStruct(shape, jnp.float32)
+    check_observation(model, example, "an example")
+    check_parts(model, proposal, example)
+    if not jax.tree.leaves(trained[1]):
+        report(
+            f"the proposal, a {type(proposal).__name__}, has no arrays of floats and stays as it "
+            "is; to train it, make it an equinox.Module, or another pytree"
+        )
 
 
 def batch_mesh(batch_size: int) -> jax.sharding.Mesh:
@@ -287,15 +301,13 @@ def batch_mesh(batch_size: int) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(devices[:number], ("batch",))
 
 
-def _phases(
-    recipe: Recipe, warmup_epochs: int, num_epochs: int, updates_per_epoch: int, batch_size: int
-) -> list[Phase]:
+def _phases(given: Mapping[str, Any], recipe: Recipe, updates_per_epoch: int) -> list[Phase]:
     """Return the stretches of training: a warm-up by a plain VAE, then the method itself."""
     one_sample = dataclasses.replace(recipe.kernel, num_samples=1)
     warmup = recipe._replace(method=estimators.METHODS["vae"], kernel=one_sample)
-    stretches = [(warmup, warmup_epochs), (recipe, num_epochs)]
+    stretches = [(warmup, given["warmup_epochs"]), (recipe, given["num_epochs"])]
     return [
-        Phase(r, epochs * updates_per_epoch, batch_size * r.method.num_gradients(r.kernel))
+        Phase(r, epochs * updates_per_epoch, given["batch_size"] * r.method.num_gradients(r.kernel))
         for r, epochs in stretches
         if epochs
     ]
@@ -307,18 +319,19 @@ def _check_examples(model: Model, split: Split, binarize: str, source: str) -> N
         check_bits(split, source)
 
 
-def _held_out_bound(
-    model: Model, held_out: Split | np.ndarray, binarize: str, shape: tuple[int, ...]
-) -> Callable[..., Mean]:
-    split, own_shape = as_split(held_out)
+def _held_out_bound(given: Mapping[str, Any], shape: tuple[int, ...]) -> Callable[..., Mean] | None:
+    """Return what bounds held-out examples, if there are any."""
+    if given["held_out"] is None:
+        return None
+    split, own_shape = as_split(given["held_out"])
     if own_shape != shape:
         raise InputError(
             f"held-out examples have the shape {own_shape} and those to train on {shape}: give "
             "both in the same shape"
         )
-    _check_examples(model, split, binarize, "the held-out data")
+    _check_examples(given["model"], split, given["binarize"], "the held-out data")
     indices = spread(len(split), VALIDATION_EXAMPLES)
-    xs = observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), binarize)
+    xs = observe_rows(split, indices, given["binarize"])
     return make_validation(xs.reshape(len(indices), *shape), VALIDATION_SAMPLES)
 
 

@@ -12,16 +12,16 @@ from aisle.types import Latent, Model, Observation, PRNGKey, Scalar
 class DiagonalNormal(eqx.Module):
     """A normal distribution with independent components; its draws are reparameterised."""
 
-    loc: Float[Array, " latent"]
-    scale: Float[Array, " latent"]
+    loc: Float[Array, "*latent"]
+    scale: Float[Array, "*latent"]
 
-    def sample(self, key: PRNGKey) -> Float[Array, " latent"]:
+    def sample(self, key: PRNGKey) -> Float[Array, "*latent"]:
         """Draw one latent, differentiable in `loc` and `scale`."""
         return self.loc + self.scale * jax.random.normal(key, self.loc.shape, self.loc.dtype)
 
-    def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
+    def log_prob(self, z: Float[Array, "*latent"]) -> Scalar:
         """Return the log-density of one latent."""
-        return dist.Normal(self.loc, self.scale).to_event(1).log_prob(z)
+        return dist.Normal(self.loc, self.scale).to_event().log_prob(z)
 
 
 class FullNormal(eqx.Module):

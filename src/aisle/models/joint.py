@@ -1,11 +1,25 @@
 """The joint density of a model and one observation, and whether they belong together."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.types import Latent, LogDensity, Model, Observation, PRNGKey, Proposal, Scalar
+from aisle.types import (
+    Distribution,
+    Latent,
+    LogDensity,
+    Model,
+    Observation,
+    PRNGKey,
+    Proposal,
+    Scalar,
+)
+
+_METHODS = ("log_prior", "log_likelihood", "sample_prior", "sample_observation")
 
 
 def log_joint(model: Model, x: Observation) -> LogDensity:
@@ -17,11 +31,17 @@ def log_joint(model: Model, x: Observation) -> LogDensity:
     return density
 
 
-def check_observation(model: Model, x: Observation, what: str) -> None:
+def check_observation(model: Any, x: Observation, what: str) -> None:
     """Refuse an observation that has not the shape of those that the model simulates.
 
     Broadcasting would otherwise make a density of almost any shape.
     """
+    for name in _METHODS:
+        if not hasattr(model, name):
+            raise InputError(
+                f"the model, a {type(model).__name__}, has no {name}: give an object with the "
+                f"methods {', '.join(_METHODS)}"
+            )
 
     def simulate(key: PRNGKey) -> Observation:
         return model.sample_observation(key, model.sample_prior(key))
@@ -35,19 +55,75 @@ def check_observation(model: Model, x: Observation, what: str) -> None:
         )
 
 
-def check_density(model: Model, proposal: Proposal, x: Observation) -> None:
-    """Refuse a model whose log p(x, z) is not a number where the proposal puts z.
+def check_parts(model: Model, proposal: Any, x: Observation) -> None:
+    """Refuse a model and a proposal whose parts do not fit together, by their shapes alone.
+
+    A density with an axis too many would otherwise be broadcast, and train to a wrong figure.
+
+    Args:
+        model: whose observations are those of `check_observation`.
+        proposal: whatever was given for one.
+        x: one observation, or its shape.
+    """
+    if not callable(proposal):
+        raise InputError(
+            f"the proposal is a {type(proposal).__name__}: give an encoder, from x to a "
+            "distribution q(z|x)"
+        )
+    jax.eval_shape(lambda x: _densities(model, proposal, x), x)
+
+
+def _densities(
+    model: Model, proposal: Callable[[Observation], Any], x: Observation
+) -> dict[str, Scalar]:
+    """Return the densities at a sample of the proposal; complain about the first wrong shape."""
+    q, key = proposal(x), jax.random.key(0)
+    if not isinstance(q, Distribution):
+        raise InputError(
+            f"the proposal returns a {type(q).__name__}: return a distribution, an object with the "
+            "methods sample(key) and log_prob(z)"
+        )
+    z = q.sample(key)
+    found, own = (jax.tree.map(np.shape, a) for a in (z, model.sample_prior(key)))
+    if found != own:
+        raise InputError(
+            f"a sample of the proposal has the shape {found} but one of the prior {own}: make them "
+            "the same"
+        )
+    densities = {
+        "log_prior(z)": model.log_prior(z),
+        "log_likelihood(x, z)": model.log_likelihood(x, z),
+        "log_prob(z) of the proposal": q.log_prob(z),
+    }
+    for name, value in densities.items():
+        if np.shape(value):
+            raise InputError(
+                f"{name} has the shape {np.shape(value)}: it must be one number, the sum over all "
+                "axes; of a NumPyro distribution, take to_event()"
+            )
+    return densities
+
+
+def check_density(model: Model, proposal: Proposal, x: Observation) -> dict[str, float]:
+    """Refuse a density that is not a number where the proposal puts z, and return the densities.
 
     Chains would reject every move and end in figures that are none either. Minus infinity is all
-    right: z may be where the model has no mass.
+    right: z may be where the model has no mass. What is returned tells models apart whose methods
+    differ in nothing but their code, which no hash of them sees.
     """
-    if np.isnan(_at_a_sample(model, proposal, x)):
-        raise InputError(
-            "log p(x, z) of the first example is not a number at a sample of the proposal: check "
-            "the model's log_prior and log_likelihood, its weights, and the proposal"
-        )
+    found = {name: float(value) for name, value in _probe(model, proposal, x).items()}
+    for name, value in found.items():
+        if np.isnan(value):
+            raise InputError(
+                f"{name} is not a number for the first example at a sample of the proposal: check "
+                "it, and the weights; scales must be positive"
+            )
+    return found
 
 
 @eqx.filter_jit
-def _at_a_sample(model: Model, proposal: Proposal, x: Observation) -> Scalar:
-    return log_joint(model, x)(proposal(x).sample(jax.random.key(0)))
+def _probe(model: Model, proposal: Proposal, x: Observation) -> dict[str, Scalar]:
+    key_z, key_x = jax.random.split(jax.random.key(0))
+    z = model.sample_prior(key_z)
+    own = log_joint(model, model.sample_observation(key_x, z))(z)
+    return _densities(model, proposal, x) | {"log p(x, z) of what the model simulates": own}

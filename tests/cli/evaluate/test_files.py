@@ -98,6 +98,7 @@ def test_the_same_command_shows_a_finished_result_again(capsys, digits, evaluate
     assert all(str(evaluated / name) in out for name in FILES)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_is_killed_goes_on_with_the_same_command(
     capsys, tmp_path, compiled_once, digits, evaluated
 ):

@@ -1,14 +1,13 @@
 """What the options of `aisle evaluate` ask the library for."""
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from aisle.data import load
 from aisle.experiments import evaluating, training
 from aisle.experiments.options import EvaluateConfig, SamplerOptions
-from aisle.learning.observations import observe_all
+from aisle.learning.observations import observe_rows
 
 
 class StopError(Exception):
@@ -42,7 +41,7 @@ def evaluate_command(*arguments):
 
 def observations(split, number, *, of):
     indices = np.arange(number) * len(split) // of
-    return observe_all(jnp.asarray(split.take(indices)), jnp.asarray(indices), "static"), indices
+    return observe_rows(split, indices, "static"), indices
 
 
 def test_the_defaults(asked, digits):

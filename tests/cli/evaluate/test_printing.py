@@ -42,7 +42,7 @@ FOUND = LogLikelihood(
     importance=Importance(50, Mean(-11, 0.5, 3), Mean(-13, 0.75, 3), Mean(1, 0.125, 3), 4, 9),
     is_tolerance_reached=False,
     is_complete=True,
-    settings={},
+    settings={"about": {"update": 3}},
 )
 
 
@@ -149,6 +149,13 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
     # What is left of the time, and nothing that needs a certificate or costs more.
     assert (short["tolerance"], short["bdmc_examples"], short["importance_samples"]) == (None, 0, 0)
     assert 0 < short["max_seconds"] < 1000
+
+
+def test_training_that_is_not_finished_is_told(shown, digits):
+    words = f"Training is not finished (update 2 of 3): aisle train --resume {digits}"
+    early = FOUND._replace(settings={"about": {"update": 2}})
+    assert words in "".join(shown(early))
+    assert "not finished" not in "".join(shown(FOUND))
 
 
 def test_a_gap_that_is_too_noisy_for_its_tolerance_is_told(shown):

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from aisle.data import Dataset
 from aisle.learning.estimators import METHODS
-from aisle.learning.observations import observe_all
+from aisle.learning.observations import observe_rows
 from aisle.report.page.reading import Evaluation, Folder
 from aisle.types import Model, Proposal
 
@@ -115,8 +114,7 @@ class Subject(NamedTuple):
         part = self.dataset.train if split == "train" else self.dataset.test
         if not len(indices) or max(indices) >= len(part):
             return None
-        stored = jnp.asarray(part.take(indices))
-        return observe_all(stored, jnp.asarray(indices), self.binarize)
+        return observe_rows(part, indices, self.binarize)
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
