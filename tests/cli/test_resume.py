@@ -290,7 +290,7 @@ def test_going_on_with_a_complete_run_changes_nothing(capsys, two_epochs):
 def test_a_run_goes_on_with_its_own_options_only(capsys, two_epochs, options):
     before = contents(two_epochs)
     result = run(capsys, "train", "--resume", two_epochs, *options)
-    assert_mistake(result, "--resume", "only --epochs may be given")
+    assert_mistake(result, "--resume", "only --epochs and --data-dir may be given")
     assert contents(two_epochs) == before
 
 

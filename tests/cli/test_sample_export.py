@@ -228,12 +228,18 @@ def test_data_that_are_gone_are_named(capsys, tmp_path, real_values):
     folder = tmp_path / "run"
     shutil.copytree(real_values["curves"], folder)
     data = real_values["curves"].with_suffix(".npy")
-    hidden = data.rename(data.with_suffix(".hidden"))
+    moved = data.rename(tmp_path / data.name)
     try:
         result = run(capsys, "sample", folder, "--out", tmp_path / "x.png")
+        there = ("--data-dir", tmp_path)
+        found = run(capsys, "sample", folder, "--out", tmp_path / "x.png", *there)
+        again = run(capsys, "train", "--resume", folder, "--epochs", 2, *there)
     finally:
-        hidden.rename(data)
-    assert_mistake(result, f"{data}, which {folder} was trained on, is not there: put it back")
+        moved.rename(data)
+    assert_mistake(
+        result, f"{data}, which {folder} was trained on, is not there: put it back", "--data-dir"
+    )
+    assert (found[0], again[0]) == (0, 0)
 
 
 @pytest.mark.parametrize("command", ["sample", "evaluate", "resume"])

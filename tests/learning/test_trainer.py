@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from jaxtyping import Array
 
 from aisle.data import Split
@@ -405,6 +406,12 @@ def test_a_mask_is_not_lost_silently():
     with pytest.raises(InputError, match=f"the data have {number} masked values, and a mask"):
         as_split(masked)
     assert as_split(np.ma.masked_array(DATA))[1] == (3,)
+
+
+@pytest.mark.parametrize("data", [{"x": DATA}, scipy.sparse.csr_matrix(DATA)])
+def test_data_that_are_no_array(data):
+    with pytest.raises(InputError, match=f"the data are a {type(data).__name__}: give one array"):
+        as_split(data)
 
 
 def test_a_list_is_as_good_as_an_array():

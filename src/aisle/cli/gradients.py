@@ -78,7 +78,7 @@ class Gradients:
     """Seed of all draws."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, if it has moved since training."""
+    """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
         """Measure, print the table and write the files."""

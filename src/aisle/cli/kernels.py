@@ -69,7 +69,7 @@ class Kernels:
     """Seed of all draws."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, if it has moved since training."""
+    """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
         """Compare, print the table and say where the figures are."""

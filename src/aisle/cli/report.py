@@ -47,7 +47,7 @@ class Report:
     """Seed of the draws."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, if it has moved since training."""
+    """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
         """Write the page, and say where it is."""

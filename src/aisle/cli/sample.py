@@ -33,7 +33,7 @@ class Sample:
     """Seed of the draws."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, if it has moved since training."""
+    """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
         """Draw, and say where the file is."""

@@ -40,7 +40,8 @@ class Train:
     """Folder of the run, which must not exist yet; by default runs/DATA-METHOD-seedSEED."""
 
     resume: Annotated[Path | None, optional(metavar="RUN")] = None
-    """Go on with this run. Its configuration is in the run; only --epochs may be given."""
+    """Go on with this run. Its configuration is in the run; only --epochs may be given, and
+    --data-dir where its data have moved."""
 
     num_epochs: Annotated[int | None, optional(aliases=["--epochs"], metavar="INT")] = None
     """Passes over the data, counted from the start of the run; by default 100."""
@@ -67,7 +68,7 @@ class Train:
         set_up_jax(self.joined)
         if self.resume is not None:
             out = self.resume
-            fitted = training.resume(out, self.num_epochs)
+            fitted = training.resume(out, self.num_epochs, self.observations.data_dir)
         else:
             config = self._config()
             out = self.out or _default_out(config)
@@ -79,16 +80,18 @@ class Train:
             raise InputError("give either DATA, to start a run, or --resume RUN, to go on with one")
         if self.resume is None:
             return
+        at_home = dataclasses.replace(self.observations, data_dir=None)
+        rest = dataclasses.replace(self, observations=at_home)
         changed = [
             f.name
-            for f in dataclasses.fields(self)
+            for f in dataclasses.fields(rest)
             if f.name not in ("resume", "num_epochs", "joined")
-            and getattr(self, f.name) != _default(f)
+            and getattr(rest, f.name) != _default(f)
         ]
         if changed:
             raise InputError(
                 "--resume takes its configuration from the run: of the other options only "
-                "--epochs may be given"
+                "--epochs and --data-dir may be given"
             )
 
     def _config(self) -> TrainConfig:

@@ -274,6 +274,6 @@ class EvaluateConfig:
     Of an array by itself all examples are evaluated, and step sizes are tuned on simulated ones."""
 
     data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, if it has moved since training."""
+    """Folder of the named data sets, or of the file, if it has moved since training."""
 
     sampler: SamplerOptions = field(default_factory=SamplerOptions)

@@ -69,8 +69,21 @@ def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitt
     return _fit(config, dataset, out, show_progress, config=stored)
 
 
-def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = True) -> Fitted:
-    """Go on with a run from its newest checkpoint, perhaps to more epochs than planned."""
+def resume(
+    out: Path,
+    num_epochs: int | None = None,
+    data_dir: Path | None = None,
+    *,
+    show_progress: bool = True,
+) -> Fitted:
+    """Go on with a run from its newest checkpoint, perhaps to more epochs than planned.
+
+    Args:
+        out: its folder.
+        num_epochs: None for those that were planned.
+        data_dir: where its data are now, if they have moved.
+        show_progress: whether to show a progress bar.
+    """
     stored = run_directory.read_config(out)
     config = from_json(stored, out)
     if num_epochs is not None and num_epochs < config.num_epochs:
@@ -78,7 +91,7 @@ def resume(out: Path, num_epochs: int | None = None, *, show_progress: bool = Tr
             f"epochs is {num_epochs} but {out} was planned for {config.num_epochs}: a run can be "
             "extended, not cut"
         )
-    dataset = load_data(out, config)
+    dataset = load_data(out, config, data_dir)
     if num_epochs is not None and num_epochs > config.num_epochs:
         config = dataclasses.replace(config, num_epochs=num_epochs)
         stored = {**stored, "train": to_json(config)}
@@ -96,10 +109,16 @@ def _update_config(out: Path, content: dict[str, Any]) -> None:
 
 
 def load_data(path: Path, config: TrainConfig, data_dir: Path | None = None) -> Dataset:
-    """Load the data of a run again, and make sure that they are the same."""
-    if is_file_name(config.data) and not Path(config.data).is_file():
-        raise InputError(f"{config.data}, which {path} was trained on, is not there: put it back")
-    dataset = load(config.data, data_dir or config.observations.data_dir)
+    """Load the data of a run again, perhaps from another folder; see that they are the same."""
+    name = config.data
+    if is_file_name(name):
+        name = str(data_dir / Path(name).name) if data_dir else name
+        if not Path(name).is_file():
+            raise InputError(
+                f"{name}, which {path} was trained on, is not there: put it back, or name the "
+                "folder where it is with --data-dir"
+            )
+    dataset = load(name, data_dir or config.observations.data_dir)
     if not is_own(path, dataset):
         raise InputError(
             f"{dataset.source} is not what {path} was trained on: put the same data back, or train "

@@ -261,6 +261,11 @@ def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:
         return data, (data.num_features,)
     check_unmasked(data, "the data")
     array = np.asarray(data)
+    if array.dtype == object:
+        raise InputError(
+            f"the data are a {type(data).__name__}: give one array, with what belongs to an "
+            "example beside its values; a sparse matrix by its toarray()"
+        )
     if array.ndim < 2 or not array.size:
         raise InputError(
             f"the data have the shape {array.shape}: give examples along the first axis, each with "
