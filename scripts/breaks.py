@@ -126,7 +126,7 @@ BREAKS = [
     ),
     Break(
         "importance sampling of other examples than were annealed",
-        "evaluation/log_likelihood.py",
+        "evaluation/rounds.py",
         "jax.tree.map(lambda a: a[done], plan.x)",
         "jax.tree.map(lambda a: a[: len(result.indices)], plan.x)",
         "evaluation/test_rounds.py",

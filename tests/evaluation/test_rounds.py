@@ -1,20 +1,17 @@
 """How T is doubled and when it stops, with runs that are scripted instead of computed."""
 
-import importlib
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from aisle import log_likelihood
-from aisle.evaluation import pilot, runs
+from aisle.evaluation import pilot, rounds, runs
 from aisle.evaluation.work import Outcome
 from aisle.models import DiagonalNormal, LinearGaussian
-
-# Of that name there is a function, too.
-module = importlib.import_module("aisle.evaluation.log_likelihood")
 
 MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
 XS = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
@@ -40,7 +37,7 @@ class Script:
         self.num_done = lambda job, T: len(job.indices)
         self.places = slice
         self.jobs, self.keys, self.pilots, self.deadlines = [], [], [], []
-        monkeypatch.setattr(module, "walk", self.walk)
+        monkeypatch.setattr(rounds, "walk", self.walk)
         monkeypatch.setattr(pilot, "tune", self.tune)
         monkeypatch.setattr(pilot, "simulate", self.simulate)
 
@@ -176,7 +173,7 @@ def test_both_runs_of_a_round_have_its_frozen_kernel(script, monkeypatch):
     def tune(key, model, proposal, xs, kernel, schedule, target):
         assert (schedule, target) == ("linear", 0.7)
         sizes = jnp.full(len(kernel.step_sizes), 1 / len(kernel.step_sizes))
-        return module.eqx.tree_at(lambda k: k.step_sizes, kernel, sizes)
+        return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes)
 
     monkeypatch.setattr(pilot, "tune", tune)
     options = {"schedule": "linear", "target_accept": 0.7, "momentum_refresh": 0.5}

@@ -70,10 +70,10 @@ def digest_of_rest(tree: PyTree) -> str:
 def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     every = sorted(wanted.keys() | stored.keys())
     names = [n for n in every if not _is_same(n, stored.get(n), wanted.get(n))]
+    # Of other weights or examples the densities are others, too.
+    what = ", ".join(n for n in names if n != DENSITY) or "densities, by other code of the model"
     if names:
-        raise InputError(
-            f"{folder} is an evaluation with other {', '.join(names)}: choose another --out"
-        )
+        raise InputError(f"{folder} is an evaluation with other {what}: choose another --out")
 
 
 def _is_same(name: str, stored: Any, wanted: Any) -> bool:
