@@ -164,7 +164,7 @@ BREAKS = [
         "learning/loop.py",
         "            if update >= phase.end:\n                continue",
         "            if update >= phase.end:\n                return",
-        "learning/test_trainer.py",
+        "learning/test_resuming.py",
     ),
 ]
 

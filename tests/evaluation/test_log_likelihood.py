@@ -460,9 +460,7 @@ Changed.__module__ = LinearGaussian.__module__
 
 def test_a_model_whose_code_was_changed_is_another(copied):
     changed = Changed(MODEL.weight, MODEL.bias, MODEL.log_sigma)
-    with pytest.raises(
-        InputError, match="an evaluation with other densities, by other code"
-    ):
+    with pytest.raises(InputError, match="an evaluation with other densities, by other code"):
         log_likelihood(changed, ENCODER, XS, **SETTINGS, out=copied)
 
 

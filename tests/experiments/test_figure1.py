@@ -18,8 +18,6 @@ from aisle.experiments.figure1 import (
     verdict,
 )
 
-pytestmark = pytest.mark.slow
-
 TARGET = CorrelatedNormal(0.95)
 COVARIANCE = np.array([[1, 0.95], [0.95, 1]])
 
@@ -81,6 +79,7 @@ def test_the_proposal_is_the_best_independent_normal():
         assert distance(np.asarray(q.scale) * change) > best
 
 
+@pytest.mark.slow
 def test_cells_lose_little(monkeypatch):
     """The finer they are, the nearer to the KL of the densities, from below."""
     found = []
@@ -99,6 +98,7 @@ def shifted_divergence(shift):
     return np.sum(shares * np.log(shares * figure1.NUM_CELLS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.7])
 def test_the_distance_is_right_and_so_is_its_error(shift):
     """Near 0 the standard error is too wide, by a factor of 1.4 or so, and never too narrow."""
@@ -109,6 +109,7 @@ def test_the_distance_is_right_and_so_is_its_error(shift):
     assert 0.75 < errors.mean() / estimates.std(ddof=1) < 2
 
 
+@pytest.mark.slow
 def test_the_experiment_says_what_the_paper_says(outcome):
     target, proposal, importance, annealed = outcome.rows
     assert [r.sampler for r in outcome.rows] == ["target", "proposal", "is", "ais"]
@@ -120,6 +121,7 @@ def test_the_experiment_says_what_the_paper_says(outcome):
     assert verdict(outcome.rows).startswith("AIS comes closer than IS at every budget")
 
 
+@pytest.mark.slow
 def test_both_costs_are_stated(outcome):
     importance, annealed = outcome.rows[2:]
     assert importance.budget == annealed.budget == 25
@@ -129,6 +131,7 @@ def test_both_costs_are_stated(outcome):
     assert [len(sizes) for sizes in outcome.step_sizes.values()] == [5]
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_their_number_nor_on_the_devices(monkeypatch):
     case = figure1._Case("target", 1, Kernel(schedules.linear(1), jnp.ones(1)))
     key, (device, *_) = jax.random.key(3), jax.devices()
