@@ -233,8 +233,8 @@ class SamplerOptions:
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
 
     tolerance: Annotated[float | None, optional(metavar="NATS")] = None
-    """Double T until two limits are below this: that of the gap of bidirectional Monte Carlo,
-    which is two standard errors above it, and the change from the round before."""
+    """Double T until the gap of bidirectional Monte Carlo, with two standard errors added, and
+    the change of the mean are below this."""
 
     max_seconds: Annotated[float | None, optional(metavar="SECONDS")] = None
     """Begin no new work after this time, but for a first tile of each part.
