@@ -12,7 +12,7 @@ from aisle.errors import InputError
 from aisle.evaluation import sample_posterior
 from aisle.evaluation.implicit import draw_ais, draw_is, draw_many, tune
 from aisle.experiments import problems
-from aisle.models import DiagonalNormal, two_layer
+from aisle.models import DiagonalNormal, PriorProposal, two_layer
 from measures import z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -32,6 +32,16 @@ class Labels(eqx.Module):
 
     def log_prob(self, z):
         return jnp.sum(0 * z) - jnp.log(3.0)
+
+
+class Unscaled(eqx.Module):
+    """A distribution that does not tell its standard deviations."""
+
+    def sample(self, key):
+        return jax.random.normal(key, (2,))
+
+    def log_prob(self, z):
+        return -jnp.sum(z**2) / 2
 
 
 class Shifted(eqx.Module):
@@ -327,5 +337,13 @@ def test_mistakes_are_told_in_one_line(wrong, words):
 
 
 def test_a_preconditioner_needs_a_scale():
-    with pytest.raises(InputError, match="precondition is 1 but Labels has no `scale`"):
-        sample_posterior(Shifted(), lambda _: Labels(), np.zeros(2), precondition=1.0)
+    with pytest.raises(InputError, match="precondition is 1 but Unscaled has no `scale`"):
+        sample_posterior(Shifted(), lambda _: Unscaled(), np.zeros(2), precondition=1.0)
+
+
+def test_without_an_encoder_the_prior_is_the_proposal():
+    options = {"x": np.ones(2), "method": "is", "num_draws": 3}
+    found = sample_posterior(Shifted(), None, **options)
+    np.testing.assert_array_equal(
+        found, sample_posterior(Shifted(), PriorProposal(Shifted()), **options)
+    )

@@ -32,7 +32,7 @@ from aisle.data import Split, check_bits, check_values
 from aisle.data.split import as_values
 from aisle.errors import InputError, check_rules, check_seed
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_observation, check_parts, log_joint
+from aisle.models.joint import check_density, check_observation, log_joint
 from aisle.models.likelihoods import takes_bits
 from aisle.types import (
     Distribution,
@@ -104,7 +104,6 @@ def sample_posterior(
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
     proposal = PriorProposal(model) if proposal is None else proposal
-    check_parts(model, proposal, x)
     has_scale = presets.has_scale(proposal, x)
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given)

@@ -20,7 +20,7 @@ from aisle.evaluation.folders import DENSITY, claim, digest, digest_of_rest
 from aisle.evaluation.results import LogLikelihood, Round, save
 from aisle.evaluation.rounds import Plan, bound_by_importance, run_rounds
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_observation, check_parts
+from aisle.models.joint import check_density, check_observation
 from aisle.models.likelihoods import takes_bits
 from aisle.types import Model, Proposal
 
@@ -104,7 +104,6 @@ def log_likelihood(
         check_observations(pilot_x, None)
         pilot_x, _ = _seen(model, pilot_x)
     proposal = PriorProposal(model) if proposal is None else proposal
-    check_parts(model, proposal, example)
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
     check_arguments(given)

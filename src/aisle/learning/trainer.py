@@ -278,15 +278,15 @@ def as_split(data: Any) -> tuple[Split, tuple[int, ...]]:
 
 def _check_networks(model: Any, proposal: Any, shape: tuple[int, ...]) -> None:
     """Refuse what cannot be trained on examples of the shape."""
+    example = jax.ShapeDtypeStruct(shape, jnp.float32)
+    check_observation(model, example, "an example")
+    check_parts(model, proposal, example)
     trained = split_arrays(model, proposal)[0]
     if not jax.tree.leaves(trained[0]):
         raise InputError(
             f"the model, a {type(model).__name__}, has no arrays of floats to train: make it an "
             "equinox.Module, or another pytree"
         )
-    example = jax.ShapeDtypeStruct(shape, jnp.float32)
-    check_observation(model, example, "an example")
-    check_parts(model, proposal, example)
     if not jax.tree.leaves(trained[1]):
         report(
             f"the proposal, a {type(proposal).__name__}, has no arrays of floats and stays as it "

@@ -108,8 +108,9 @@ def check_density(model: Model, proposal: Proposal, x: Observation) -> dict[str,
     """Refuse a density that is not a number where the proposal puts z, and return the densities.
 
     Chains would reject every move and end in figures that are none either. Minus infinity is all
-    right: z may be where the model has no mass. What is returned tells models apart whose methods
-    differ in nothing but their code, which no hash of them sees.
+    right: z may be where the model has no mass. What `check_parts` refuses is refused here, too.
+    What is returned tells models apart whose methods differ in nothing but their code, which no
+    hash of them sees.
     """
     found = {name: float(value) for name, value in _probe(model, proposal, x).items()}
     for name, value in found.items():
