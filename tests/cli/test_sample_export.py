@@ -30,13 +30,9 @@ def assert_identical(left, right):
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory, compiled_once):
+def digits(make_run):
     """Two runs that differ in nothing but their folders."""
-    folders = [tmp_path_factory.mktemp("digits") / name for name in ("one", "other")]
-    for folder in folders:
-        options = (*SETTINGS, "--batch-size", "500", "--out", folder)
-        assert call("train", "digits", *options) == 0
-    return folders
+    return [make_run("digits"), make_run("digits")]
 
 
 @pytest.fixture(scope="module")

@@ -103,14 +103,14 @@ def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch,
     )
 
 
-@pytest.mark.parametrize("num_epochs", [2, 3])
-def test_a_run_is_resumed_at_the_end_of_its_warm_up_and_after_it(num_epochs, tmp_path):
+def test_a_run_is_resumed_at_the_end_of_its_warm_up_and_after_it(tmp_path):
     options = QUICK | {"warmup_epochs": 2}
     whole = fit(START, encoder(), DATA, **options | {"num_epochs": 4})
-    fit(START, encoder(), DATA, out=tmp_path, **options | {"num_epochs": num_epochs})
-    options["num_epochs"] = 4
-    resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options)
-    assert_identical(resumed.state, whole.state)
+    for number in (2, 3):
+        out = tmp_path / str(number)
+        fit(START, encoder(), DATA, out=out, **options | {"num_epochs": number})
+        again = fit(START, encoder(), DATA, out=out, resume=True, **options | {"num_epochs": 4})
+        assert_identical(again.state, whole.state)
 
 
 def test_a_finished_run_has_nothing_to_resume(whole_run):

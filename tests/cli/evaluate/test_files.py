@@ -13,12 +13,13 @@ import pytest
 
 from commands import assert_mistake, call, contents, run
 
-NUM_CHAINS, NUM_EXAMPLES, NUM_TILES = 1024, 64, 8
-# So many chains that a tile is one example of each of eight devices.
+NUM_CHAINS, NUM_EXAMPLES, NUM_TILES = 8, 64, 8
 SETTINGS = (
     *("-C", NUM_CHAINS, "-T", "4", "-L", "2", "--num-examples", NUM_EXAMPLES),
     *("--bdmc-examples", "0", "--seed", "3"),
 )
+# So many chains that a tile is one example of each of eight devices.
+IN_TILES = (*SETTINGS, "-C", 1024)
 FILES = {"result.json", "examples.npz", "examples.csv"}
 PROGRAM = "from aisle.cli import main; main()"
 
@@ -100,10 +101,10 @@ def test_the_same_command_shows_a_finished_result_again(capsys, digits, evaluate
 
 @pytest.mark.slow
 def test_an_evaluation_that_is_killed_goes_on_with_the_same_command(
-    capsys, tmp_path, compiled_once, digits, evaluated
+    capsys, tmp_path, compiled_once, digits
 ):
     folder = tmp_path / "result"
-    arguments = ["evaluate", digits, *SETTINGS, "--out", folder]
+    arguments = ["evaluate", digits, *IN_TILES, "--out", folder]
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     with subprocess.Popen(command, env=compiled_once, stderr=subprocess.PIPE, text=True) as process:
         limit = time.monotonic() + 180
@@ -123,7 +124,8 @@ def test_an_evaluation_that_is_killed_goes_on_with_the_same_command(
     # It did not begin again.
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert [line.split("  ")[0] for line in err.splitlines()] == ["T=4, log p(x)"]
-    assert_same_result(folder, evaluated)
+    assert call("evaluate", digits, *IN_TILES, "--out", tmp_path / "whole") == 0
+    assert_same_result(folder, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -134,7 +136,7 @@ def test_so_does_one_as_users_start_it(tmp_path):
         return subprocess.Popen([sys.executable, "-m", "aisle", *map(str, arguments)])
 
     def start(out):
-        return begin("evaluate", tmp_path / "run", *SETTINGS, "--out", out)
+        return begin("evaluate", tmp_path / "run", *IN_TILES, "--out", out)
 
     small = ("--num-latents", "2", "--num-hidden", "8", "--epochs", "1")
     with begin("train", "digits", "--method", "vae", *small, "--out", tmp_path / "run") as process:
