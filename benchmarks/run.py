@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from aisle.cli.output import Columns, markdown_table, screen_table
-from aisle.provenance import provenance
+from aisle.provenance import git_commit, provenance
 from benchmarks.plot import plot_scaling
 from benchmarks.startup import seconds_to_first_update
 
@@ -42,12 +42,12 @@ def main() -> None:
     for name, group, devices in PLAN:
         if not names or name in names:
             console.print(f"measuring: {name}")
-            found[name] = measure(group, devices) | {"when": _now()}
+            found[name] = measure(group, devices) | _stamp()
             # What was measured is kept if a later group fails.
             _write(found)
     if not names or "start-up" in names:
         console.print("measuring: start-up")
-        found["start-up"] = {"seconds": seconds_to_first_update(), "when": _now()}
+        found["start-up"] = {"seconds": seconds_to_first_update(), **_stamp()}
     _write(found | provenance())
     plot_scaling(found["scaling"]["rows"], PATH.with_name("scaling.png"))
     _report(found, console)
@@ -67,8 +67,9 @@ def _write(found: dict[str, Any]) -> None:
     PATH.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _stamp() -> dict[str, Any]:
+    """Return when a group was measured, and of which code: others may be older."""
+    return {"when": datetime.now(UTC).isoformat(timespec="seconds"), "git_commit": git_commit()}
 
 
 def measure(group: str, devices: int | None) -> dict[str, Any]:
