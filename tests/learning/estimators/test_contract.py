@@ -29,7 +29,11 @@ from estimating import (
 )
 
 over_methods = pytest.mark.parametrize("name", METHODS)
-over_problems = pytest.mark.parametrize("problem_name", PROBLEMS)
+# One layer is what the commands' tests train, so that only the others need be quick.
+over_problems = pytest.mark.parametrize(
+    "problem_name",
+    [pytest.param(p, marks=pytest.mark.slow) if p == "one-layer" else p for p in PROBLEMS],
+)
 
 
 @over_problems
