@@ -166,6 +166,34 @@ BREAKS = [
         "            if update >= phase.end:\n                return",
         "learning/test_resuming.py",
     ),
+    Break(
+        "a lead that the gap may swallow counts",
+        "statistics.py",
+        "gain.mean - np.maximum(gap.mean, 0.0) > CLEAR * error",
+        "gain.mean > CLEAR * error",
+        "experiments/test_claims.py",
+    ),
+    Break(
+        "a tolerance is reached by a lucky gap",
+        "evaluation/rounds.py",
+        "return gap.mean + CLEAR * gap.standard_error",
+        "return gap.mean",
+        "evaluation/test_rounds.py",
+    ),
+    Break(
+        "averaged weights keep the first ones",
+        "learning/updates.py",
+        "_newest_share(recipe.ema, state))",
+        "1 - recipe.ema)",
+        "learning/test_updates.py",
+    ),
+    Break(
+        "densities with an axis too many are broadcast",
+        "models/joint.py",
+        "        if np.shape(value):",
+        "        if False:",
+        "models/test_joint.py",
+    ),
 ]
 
 
