@@ -140,6 +140,7 @@ def test_both_must_be_small_and_a_change_needs_two_rounds(script, gap, estimate,
 def test_a_gap_must_be_small_for_sure(script):
     """Its mean is 0.1 from the start; its standard error, of three examples, is 0.4, 0.2, 0.1."""
     script.gap = lambda T: 0.1 + 1.6 / T * np.array([[-1], [0], [1]]) * np.sqrt(3)
+    script.estimate = lambda T: -10.0
     result = evaluate(tolerance=0.4)
     errors = [r.bdmc.gap.standard_error for r in result.rounds]
     np.testing.assert_allclose(errors, [0.4, 0.2, 0.1], rtol=1e-5)
