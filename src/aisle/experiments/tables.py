@@ -274,14 +274,15 @@ class _Maker(NamedTuple):
         if not (whole and share):
             return []
         epochs = max(1, round(share * whole[self.data]))
-        config = self._config(MethodOptions("vae", 1), epochs, self._slowed("start_optimizer"))
+        optimizer = self._rated(self.budget.start_optimizer)
+        config = self._config(MethodOptions("vae", 1), epochs, optimizer)
         return [Cell(self._name("start"), config)]
 
     def starts(self) -> list[Cell]:
         """Return what comes before the cells of the paper's tables; they begin from the last."""
         starts, epochs = self.start(), self.budget.annealed_epochs
         if starts and epochs:
-            config = self._config(_TUNED, epochs[self.data], self._slowed("optimizer"))
+            config = self._config(_TUNED, epochs[self.data], self._rated(self.budget.optimizer))
             starts.append(Cell(self._name("annealed-start"), config, start=starts[-1].name))
         return starts
 
@@ -301,14 +302,13 @@ class _Maker(NamedTuple):
 
     def trial(self, trial: _Trial) -> Cell:
         """Return the cell of a trial."""
-        usual, rate = self.budget.optimizer, self.budget.optimizer.learning_rate
-        optimizer = {"learning_rate": rate and trial.rate * rate, **trial.optimizer}
+        usual = self._rated(self.budget.optimizer, trial.rate)
         return self.cell(
             f"recipe-{trial.name}",
             trial.method,
             epochs=max(1, round(trial.share * self.budget.epochs[self.data])),
             start=self._name(f"recipe-{trial.after}") if trial.after else _last(self.start()),
-            optimizer=dataclasses.replace(usual, **optimizer),
+            optimizer=dataclasses.replace(usual, **trial.optimizer),
         )
 
     def cell(
@@ -323,7 +323,7 @@ class _Maker(NamedTuple):
     ) -> Cell:
         """Return a cell of the budget's epochs, or of fewer if it would take too long."""
         budget, usual = self.budget, self.budget.epochs[self.data]
-        optimizer = optimizer or self._slowed("optimizer")
+        optimizer = optimizer or self._rated(budget.optimizer)
         few = budget.few.get(self.data, {}).get(name)
         if few is not None:
             start, epochs = self._name(few.start), few.epochs
@@ -339,13 +339,12 @@ class _Maker(NamedTuple):
             "fewer updates" if share < 1 else "",
         )
 
-    def _slowed(self, name: Literal["start_optimizer", "optimizer"]) -> OptimizerOptions:
-        """Return an optimiser of the budget with the rate of what it is for."""
-        optimizer: OptimizerOptions = getattr(self.budget, name)
+    def _rated(self, optimizer: OptimizerOptions, rate: float = 1.0) -> OptimizerOptions:
+        """Return an optimiser with a multiple of its rate, and with that of what it is for."""
         if optimizer.learning_rate is None:
             return optimizer
-        rate = _BASES[self.base].rate * optimizer.learning_rate
-        return dataclasses.replace(optimizer, learning_rate=rate)
+        scaled = rate * _BASES[self.base].rate * optimizer.learning_rate
+        return dataclasses.replace(optimizer, learning_rate=scaled)
 
     def _config(
         self, method: MethodOptions, epochs: int, optimizer: OptimizerOptions
