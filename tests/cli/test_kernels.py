@@ -2,6 +2,7 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -202,11 +203,14 @@ def test_the_defaults(monkeypatch, digits):
     assert asked == [((digits, config), {"out": None, "data_dir": None})]
 
 
-def test_a_figure_that_is_not_finite_is_null(compared, finished):
+def test_a_figure_that_is_not_finite_is_null(monkeypatch, tmp_path, compared, finished):
     """A single example has no standard error, and JSON no NaN."""
     mean = Mean(-9.5, float("nan"), 1)
     row = Row("paper", VARIANTS["paper"], 2, 1, 3, mean, mean, 0.5, 0, 1.0, np.array([-9.5]))
-    record = command._record(row)
+    monkeypatch.setattr(command, "_content", lambda *_: {"rows": [command._record(row)]})
+    monkeypatch.setattr(command, "_page", lambda *_: "")
+    figures, _, _ = command._save(SimpleNamespace(folder=tmp_path), None, [row])
+    [record] = json.loads(figures.read_text(), parse_constant=pytest.fail)["rows"]
     assert record["gap"] == -9.5
     assert record["gap_standard_error"] is record["log_weight_standard_error"] is None
     text = (finished / "kernels.json").read_text()
