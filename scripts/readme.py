@@ -72,7 +72,7 @@ def _figures(row: Row | None) -> tuple[str, str]:
     if row is None:
         return "", ""
     mark = "" if row.gap.mean <= _LARGEST_GAP else "‡"
-    if row.note:
+    if "fewer" in row.note:
         mark += "*" if row.start is None or row.start.endswith("start") else "†"
     return with_error(row.log_likelihood) + mark, "" if row.paper is None else f"{row.paper:.2f}"
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
 
 
+# Nats from which on a gap is more than most differences between models.
+_LARGE_GAP = 1.0
+
+
 @dataclass
 class Evaluate:
     """Estimate the log-likelihood of a trained model, with a certificate.
@@ -148,6 +152,11 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     lines, bdmc = [], result.bdmc
     if tolerance and bdmc and not 2 * bdmc.gap.standard_error < tolerance:
         lines.append("The gap's error is too large for this tolerance: raise --bdmc-examples.")
+    if bdmc and bdmc.gap.mean > _LARGE_GAP:
+        lines.append(
+            "The gap is large: raise -T; where that helps little, add --refit 6000, "
+            "--target-accept 0.97 and -L 8."
+        )
     if not result.is_complete:
         lines.append("The time was up before all examples were done; the same command goes on.")
     if result.is_tolerance_reached is False:

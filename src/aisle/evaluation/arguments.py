@@ -62,6 +62,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         "precondition": (0 <= given["precondition"] < math.inf, "finite, and 0 or more"),
         "momentum_refresh": (0 < given["momentum_refresh"] <= 1, "above 0 and at most 1"),
         "target_accept": (0 < given["target_accept"] < 1, "between 0 and 1"),
+        "refit": (given["refit"] >= 0, "0 or more"),
         "bdmc_examples": (given["bdmc_examples"] >= 0, "0 or more"),
         "tolerance": (tolerance is None or 0 < tolerance < math.inf, "finite and positive"),
         "max_seconds": (budget is None or 0 < budget < math.inf, "finite and positive"),

@@ -18,7 +18,7 @@ from aisle.errors import InputError
 from aisle.evaluation.arguments import check_arguments, check_observations
 from aisle.evaluation.folders import DENSITY, claim, digest, digest_of_rest
 from aisle.evaluation.results import LogLikelihood, Round, save
-from aisle.evaluation.rounds import Plan, bound_by_importance, run_rounds
+from aisle.evaluation.rounds import Plan, bound_by_importance, refit_start, run_rounds
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_observation
 from aisle.models.likelihoods import takes_bits
@@ -47,6 +47,7 @@ def log_likelihood(
     precondition: float | None = None,
     momentum_refresh: float | None = None,
     target_accept: float | None = None,
+    refit: int = 0,
     bdmc_examples: int = 100,
     tolerance: float | None = None,
     max_seconds: float | None = None,
@@ -81,11 +82,14 @@ def log_likelihood(
         precondition: power of the proposal's scale that preconditions HMC; 0 where it has none.
         momentum_refresh: share of new noise in the momentum at each transition.
         target_accept: acceptance that the pilot tunes each temperature's step size to.
+        refit: updates by which a copy of the proposal is fitted to simulated examples before chains
+            start from it, 0 for none: for one that is too sure of itself.
         bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
         tolerance: double T, from num_temperatures on, until the mean gap of bidirectional Monte
             Carlo, with two standard errors, and the change of the mean are below this, in nats.
         max_seconds: time after which no new work is begun, but for a first tile of each part.
-        importance_samples: K of an importance-weighted bound to compare with, 0 for none.
+        importance_samples: K of an importance-weighted bound to compare with, by the proposal as
+            given; 0 for none.
         pilot_x: other examples to tune on; by default simulated ones.
         indices: number of each example, from which its draws derive; by default its place in `x`.
         seed: of all draws.
@@ -103,6 +107,10 @@ def log_likelihood(
     if pilot_x is not None:
         check_observations(pilot_x, None)
         pilot_x, _ = _seen(model, pilot_x)
+    if refit and proposal is None:
+        raise InputError(
+            f"refit is {refit} but chains start at the prior: give a proposal, or use 0"
+        )
     proposal = PriorProposal(model) if proposal is None else proposal
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
@@ -122,7 +130,7 @@ def log_likelihood(
         processes.first_does(lambda: claim(folder, fixed))
     plan = Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    result = run_rounds(plan, deadline, report)
+    result = run_rounds(refit_start(plan) if refit else plan, deadline, report)
     if importance_samples:
         result = result._replace(importance=bound_by_importance(plan, deadline, result))
     if folder is not None:

@@ -1,10 +1,12 @@
 """The finished tiles of an evaluation on disk, each written whole or not at all."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from aisle import processes
 from aisle.data.readers import DAMAGE
 from aisle.files import disk_errors, remove_leftovers, replacing
 
@@ -56,6 +58,15 @@ def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
             return dict(arrays)
     except DAMAGE:
         return None
+
+
+def kept(file: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, or make and keep them; the same in all processes."""
+    stored = None if file is None else load_arrays(file)
+    stored = processes.from_first(make() if stored is None else stored)
+    if file is not None:
+        processes.first_does(lambda: load_arrays(file) or save_arrays(file, stored))
+    return stored
 
 
 def _read(path: Path) -> Part | None:

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import PyTree
 from scipy.special import logsumexp
 
-from aisle import processes
 from aisle.annealing import Kernel, effective_sample_size, schedules
 from aisle.annealing.kernel import gradients_per_chain
-from aisle.evaluation import parts, pilot, runs
+from aisle.evaluation import parts, pilot, refitting, runs
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.evaluation.work import Job, Limits, Outcome, is_late, preferred_examples, walk
 from aisle.statistics import CLEAR, summarise
@@ -26,11 +25,16 @@ from aisle.types import Model, PRNGKey, Proposal
 _ACTIVE = 0.01
 
 # What the keys of a round are for.
-_PILOT, _FORWARD, _BDMC, _IMPORTANCE = range(4)
+_PILOT, _FORWARD, _BDMC, _IMPORTANCE, _REFIT = range(5)
 
 
 class Plan(NamedTuple):
-    """What all rounds share."""
+    """What all rounds share.
+
+    Attributes:
+        proposal: where chains start.
+        refit_seconds: that were spent on refitting it.
+    """
 
     model: Model
     proposal: Proposal
@@ -41,6 +45,7 @@ class Plan(NamedTuple):
     folder: Path | None
     memory_mb: int
     show_progress: bool
+    refit_seconds: float = 0.0
 
     def key(self, round_: int, purpose: int) -> PRNGKey:
         """Return a key for one purpose in one round: no two share a draw."""
@@ -110,6 +115,19 @@ def _gap_limit(round_: Round) -> float:
     return gap.mean + CLEAR * gap.standard_error
 
 
+def refit_start(plan: Plan) -> Plan:
+    """Let chains start from a proposal that is fitted to simulated examples."""
+    proposal, seconds = refitting.refit(
+        plan.key(0, _REFIT),
+        plan.model,
+        plan.proposal,
+        plan.settings["refit"],
+        plan.path("refitted.npz"),
+        show_progress=plan.show_progress,
+    )
+    return plan._replace(proposal=proposal, refit_seconds=seconds)
+
+
 def _round(plan: Plan, number: int, before: Round | None, deadline: float | None) -> _Complete:
     """Tune, certify, estimate: all with draws of this round's own."""
     kernel, pilot_seconds = _tuned_kernel(plan, number)
@@ -118,13 +136,17 @@ def _round(plan: Plan, number: int, before: Round | None, deadline: float | None
     log_p, cost = summarise(_log_means(forward.figures["log_weight"])), _cost(kernel)
     tuning = pilot.num_gradients(kernel, plan.settings["schedule"], pilot.NUM_EXAMPLES)
     num_simulated = 0 if simulated is None else len(simulated.indices)
+    seconds = pilot_seconds + forward.seconds + (simulated.seconds if simulated else 0.0)
+    if number == 0:
+        tuning += refitting.num_gradients(plan.settings["refit"])
+        seconds += plan.refit_seconds
     round_ = Round(
         num_temperatures=len(kernel.step_sizes),
         estimate=log_p,
         bdmc=None if simulated is None else _bidirectional(simulated),
         change=None if before is None else log_p.mean - before.estimate.mean,
         decoder_gradients=tuning + cost * (2 * num_simulated + len(forward.indices)),
-        seconds=pilot_seconds + forward.seconds + (simulated.seconds if simulated else 0.0),
+        seconds=seconds,
     )
     wanted = (plan.settings["bdmc_examples"], len(plan.indices))
     is_whole = (num_simulated, len(forward.indices)) == wanted
@@ -188,10 +210,7 @@ def _tuned_kernel(plan: Plan, number: int) -> tuple[Kernel, float]:
         last_move=False,
     )
     file = plan.path(f"round{number}", "step_sizes.npz")
-    stored = None if file is None else parts.load_arrays(file)
-    stored = processes.from_first(_tune(plan, number, kernel) if stored is None else stored)
-    if file is not None:
-        processes.first_does(lambda: parts.load_arrays(file) or parts.save_arrays(file, stored))
+    stored = parts.kept(file, lambda: _tune(plan, number, kernel))
     sizes = jnp.asarray(stored["step_sizes"])
     return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes), float(stored["seconds"])
 

@@ -32,6 +32,7 @@ class Budget(NamedTuple):
     Attributes:
         epochs: of a cell, by data set.
         evaluation: likewise.
+        careful: evaluation where the encoder is too sure of itself, for all data sets.
         start_epochs: of the cheap start by a VAE, likewise; empty for no start.
         annealed_epochs: of AIS with the tuned kernel after that, likewise, before the cells of the
             paper's tables: a VAE gives up latents, and the paper's kernel does not bring them back.
@@ -45,6 +46,7 @@ class Budget(NamedTuple):
 
     epochs: Mapping[str, int]
     evaluation: Mapping[str, EvaluateConfig]
+    careful: EvaluateConfig
     start_epochs: Mapping[str, int] = {}
     annealed_epochs: Mapping[str, int] = {}
     few: Mapping[str, Mapping[str, Few]] = {}
@@ -67,12 +69,16 @@ def _muon(rate: float) -> OptimizerOptions:
     return OptimizerOptions(optimizer="muon", learning_rate=rate, lr_schedule="cosine")
 
 
+# Where posteriors are narrow, small steps, and many of them, from a start that is not too narrow.
+_CAREFUL = {"refit": 6000, "num_leapfrog": 8, "target_accept": 0.97}
+
 BUDGETS = {
     "smoke": Budget(
         epochs=dict.fromkeys(DATA, 1),
         evaluation=dict.fromkeys(
             DATA, _annealing(20, 5, num_chains=2, num_temperatures=10, bdmc_examples=8)
         ),
+        careful=_annealing(20, 5, num_chains=2, num_temperatures=10, bdmc_examples=8, refit=5),
         start_epochs=dict.fromkeys(DATA, 1),
         annealed_epochs=dict.fromkeys(DATA, 1),
         few={"mnist": {"ais-T5-K50": Few("ais-T5-K5", 1)}},
@@ -89,6 +95,7 @@ BUDGETS = {
             "mnist": _annealing(1000, 30, num_chains=8, num_temperatures=500),
             "omniglot": _annealing(1000, 30, num_chains=8, num_temperatures=1000),
         },
+        careful=_annealing(1000, 30, num_chains=8, num_temperatures=1000, **_CAREFUL),
         start_epochs={"mnist": 120, "omniglot": 240},
         annealed_epochs={"mnist": 11, "omniglot": 26},
         few={
@@ -108,5 +115,6 @@ BUDGETS = {
         evaluation=dict.fromkeys(
             DATA, _annealing(10_000, kernel="paper", num_chains=16, num_temperatures=10_000)
         ),
+        careful=_annealing(10_000, num_chains=16, num_temperatures=10_000, **_CAREFUL),
     ),
 }

@@ -261,8 +261,13 @@ def _settings(cell: Cell, out: Path) -> dict[str, Any]:
 
 
 def _check_settings(stored: dict[str, Any], wanted: dict[str, Any], file: Path) -> None:
-    # Read and written anew, as it may lack options that came later.
-    if {**stored, "train": _essence(training.from_json(stored, file))} != wanted:
+    # What is stored may lack options that came later; these had their defaults.
+    whole = {**stored, "train": _essence(training.from_json(stored, file))}
+    if "evaluate" in stored:
+        usual = dataclasses.asdict(EvaluateConfig())
+        sampler = usual["sampler"] | stored["evaluate"].get("sampler", {})
+        whole["evaluate"] = usual | stored["evaluate"] | {"sampler": sampler}
+    if whole != wanted:
         raise InputError(f"{file} has other settings: choose another --out, or remove it")
 
 

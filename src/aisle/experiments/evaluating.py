@@ -115,6 +115,7 @@ def _over_all(task: _Task, long_run: LogLikelihood, folder: Path) -> Mean | None
     changes = {
         "num_chains": _SHORT_CHAINS,
         "num_temperatures": num_temperatures,
+        "refit": 0,
         "bdmc_examples": 0,
         "tolerance": None,
         "max_seconds": deadline and max(1e-3, deadline - time.perf_counter()),

@@ -229,6 +229,10 @@ class SamplerOptions:
     """Acceptance that the step sizes are tuned to on the pilot, then frozen.
     tuned: 0.8. paper: 0.65."""
 
+    refit: Annotated[int, arg(metavar="UPDATES")] = 0
+    """Fit a copy of the encoder to examples simulated from the model, and start from that.
+    For an encoder that is too sure of itself, if more temperatures do not close the gap: 6000."""
+
     bdmc_examples: int = 100
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
 

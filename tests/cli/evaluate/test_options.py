@@ -61,6 +61,7 @@ def test_the_defaults(asked, digits):
         "precondition": 0.75,
         "momentum_refresh": 0.6,
         "target_accept": 0.8,
+        "refit": 0,
         "bdmc_examples": 100,
         "tolerance": None,
         "max_seconds": None,
@@ -149,6 +150,7 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         {"precondition": 0.5},
         {"momentum_refresh": 0.5},
         {"target_accept": 0.5},
+        {"refit": 5},
         {"seed": 1},
     ]
     assert len({name(), *(name(**changes) for changes in others)}) == len(others) + 1

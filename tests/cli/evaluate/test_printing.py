@@ -141,7 +141,7 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
 
     monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
     monkeypatch.setattr(evaluating, "save", lambda *_: None)
-    sampler = SamplerOptions(tolerance=0.5, max_seconds=1000.0, importance_samples=7)
+    sampler = SamplerOptions(tolerance=0.5, max_seconds=1000.0, importance_samples=7, refit=9)
     config = EvaluateConfig(num_examples=3, whole_split=3, sampler=sampler)
     assert evaluating.evaluate(digits, config)[0].whole_split is None
     long, short = calls
@@ -149,6 +149,7 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
     # What is left of the time, and nothing that needs a certificate or costs more.
     assert (short["tolerance"], short["bdmc_examples"], short["importance_samples"]) == (None, 0, 0)
     assert 0 < short["max_seconds"] < 1000
+    assert (long["refit"], short["refit"]) == (9, 0)
 
 
 def test_training_that_is_not_finished_is_told(shown, digits):
@@ -164,6 +165,14 @@ def test_a_gap_that_is_too_noisy_for_its_tolerance_is_told(shown):
     assert words in shown(FOUND, "--tolerance", "0.15")
     assert words not in shown(FOUND, "--tolerance", "0.25")
     assert words not in shown(FOUND)
+
+
+def test_a_large_gap_comes_with_what_to_do(shown):
+    words = "The gap is large: raise -T; where that helps little, add --refit 6000"
+    [last] = FOUND.rounds[-1:]
+    large = last.bdmc._replace(gap=Mean(1.5, 3.0, 10))
+    assert words in "".join(shown(FOUND._replace(rounds=[last._replace(bdmc=large)])))
+    assert words not in "".join(shown(FOUND))
 
 
 def test_a_reader_is_told_what_is_missing(shown):
