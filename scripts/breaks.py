@@ -194,6 +194,20 @@ BREAKS = [
         "        if False:",
         "models/test_joint.py",
     ),
+    Break(
+        "refitting looks at the samples of the proposal alone",
+        "evaluation/refitting.py",
+        "return upper - lower",
+        "return -lower",
+        "evaluation/test_refitting.py",
+    ),
+    Break(
+        "chains start from the proposal as it was",
+        "evaluation/log_likelihood.py",
+        "run_rounds(refit_start(plan) if refit else plan,",
+        "run_rounds(plan,",
+        "evaluation/test_refitting.py",
+    ),
 ]
 
 
