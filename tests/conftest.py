@@ -1,5 +1,7 @@
 """Strict settings for every test; pyproject.toml has pytest check types and shapes."""
 
+from pathlib import Path
+
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
@@ -7,6 +9,20 @@ from jax.experimental.compilation_cache import compilation_cache
 # Eight devices, so that sharded runs can be compared with unsharded ones on any machine.
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+# Linux allows a process 65,530 parts of memory. Every compiled program takes some, and XLA crashes
+# when there are no more.
+MANY_PARTS = 30_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """Forget compiled programs before they are too many, as when all tests run in one process."""
+    yield
+    parts = Path("/proc/self/maps")
+    if parts.exists() and parts.read_bytes().count(b"\n") > MANY_PARTS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="module")
