@@ -60,9 +60,10 @@ def _table() -> str:
         for name in dict.fromkeys(cell.split("-", 1)[1] for cell in rows)
     ]
     certified = [row.gap for row in rows.values() if row.gap.mean <= _LARGEST_GAP]
+    others = f", but for ‡, where it is more than {_LARGEST_GAP}: log p(x) may be higher there"
     about = (
-        f"The largest gap is {with_error(max(certified))}, but for ‡, where it is more than "
-        f"{_LARGEST_GAP}: log p(x) may be higher there. * fewer updates than the others made. † "
+        f"The largest gap is {with_error(max(certified))}"
+        f"{others if len(certified) < len(rows) else ''}. * fewer updates than the others made. † "
         "goes on from the same method with the next smaller K, for some updates more."
     )
     return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
