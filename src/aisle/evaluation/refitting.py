@@ -84,9 +84,9 @@ def _fit(
     optimizer = optax.adam(optax.cosine_decay_schedule(_FIRST_RATE, num_updates))
 
     def loss(params: PyTree, fixed: PyTree, key: PRNGKey) -> Scalar:
-        parts = eqx.combine((fixed, params), static)
+        both = eqx.combine((fixed, params), static)
         keys = jax.random.split(key, BATCH_SIZE)
-        return jnp.mean(jax.vmap(lambda k: unannealed_gap(k, *parts))(keys))
+        return jnp.mean(jax.vmap(lambda k: unannealed_gap(k, *both))(keys))
 
     def update(
         params: PyTree, state: PyTree, fixed: PyTree, key: PRNGKey
