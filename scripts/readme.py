@@ -64,7 +64,8 @@ def _table() -> str:
     about = (
         f"The largest gap is {with_error(max(certified))}"
         f"{others if len(certified) < len(rows) else ''}. * fewer updates than the others made. † "
-        "goes on from the same method with the next smaller K, for some updates more."
+        "goes on from the same method with the next smaller K, or, if longer, with the same K, for "
+        "some updates more."
     )
     return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
 

@@ -45,3 +45,13 @@ def make_run(tmp_path_factory, compiled_once):
 def digits(make_run):
     """The folder of such a run on the digits."""
     return make_run("digits")
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Fail instead of training for long where a mistake is not noticed."""
+
+    def run(*_):
+        raise AssertionError("training began")
+
+    monkeypatch.setattr("aisle.learning.loop.make_chunk", run)

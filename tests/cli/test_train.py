@@ -1,6 +1,5 @@
-"""`aisle train` and `aisle data`, from the arguments to the files of a run."""
+"""`aisle train`, from the arguments to the files of a run."""
 
-import dataclasses
 import importlib.metadata
 import json
 import os
@@ -17,7 +16,6 @@ import pytest
 
 from aisle.data import load
 from aisle.experiments import training
-from aisle.experiments.options import DataOptions, ModelOptions, TrainConfig
 from aisle.learning import checkpoints
 from aisle.provenance import git_commit
 from commands import assert_mistake, call, contents, run
@@ -276,144 +274,6 @@ def test_a_file_in_the_way(capsys, tmp_path, out):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-BAD_OPTIONS = [
-    (["--method", "nuts"], "nuts"),
-    (["--optimizer", "sgd"], "sgd"),
-    (["--schedule", "cubic"], "cubic"),
-    (["--lr-schedule", "step"], "step"),
-    (["--model", "three-layer"], "three-layer"),
-    (["--likelihood", "poisson"], "poisson"),
-    (["--proposal", "cubic"], "cubic"),
-    (["--proposal", "full", "--model", "two-layer"], "--proposal is 'full'"),
-    (["--proposal", "flow", "--num-latents", "1"], "--proposal is 'flow'"),
-    (["--binarize", "maybe"], "maybe"),
-    (["--likelihood", "gaussian"], "--binarize is 'dynamic' but likelihood is gaussian"),
-    (["-K", "0"], "--num-samples is 0"),
-    (["-K", "-1"], "--num-samples is -1"),
-    (["-T", "0"], "--num-temperatures is 0"),
-    (["-T", "-2"], "--num-temperatures is -2"),
-    (["-L", "0"], "--num-leapfrog is 0"),
-    (["-L", "-1"], "--num-leapfrog is -1"),
-    (["-K", "1.5"], "1.5"),
-    (["--epochs", "0"], "--num-epochs is 0"),
-    (["--epochs", "-3"], "--num-epochs is -3"),
-    (["--batch-size", "0"], "--batch-size is 0"),
-    (["--batch-size", "1501"], "1 to 1500"),
-    (["--learning-rate", "0"], "--learning-rate is 0"),
-    (["--learning-rate", "-1"], "--learning-rate is -1"),
-    (["--learning-rate", "nan"], "--learning-rate is nan"),
-    (["--learning-rate", "inf"], "--learning-rate is inf"),
-    (["--ema", "1"], "--ema is 1"),
-    (["--ema", "-0.1"], "--ema is -0.1"),
-    (["--momentum-refresh", "0"], "--momentum-refresh is 0"),
-    (["--momentum-refresh", "1.5"], "--momentum-refresh is 1.5"),
-    (["--jitter", "1"], "--jitter is 1"),
-    (["--target-accept", "1.2"], "--target-accept is 1.2"),
-    (["--target-accept", "0"], "--target-accept is 0"),
-    (["--precondition", "-1"], "--precondition is -1"),
-    (["--precondition", "inf"], "--precondition is inf"),
-    (["--warmup-epochs", "3", "--epochs", "2"], "--warmup-epochs is 3"),
-    (["--warmup-epochs", "-1"], "--warmup-epochs is -1"),
-    (["--num-hidden", "0"], "--num-hidden is 0"),
-    (["--num-latents", "0"], "--num-latents is 0"),
-    (["--validate-every", "0"], "--validate-every is 0"),
-    (["--keep-checkpoints", "0"], "--keep-checkpoints is 0"),
-    (["--checkpoint-minutes", "nan"], "--checkpoint-minutes is nan"),
-    (["--seed", "-1"], "--seed is -1"),
-    (["--seed", str(2**80)], "--seed is"),
-    (["--init-from", "nowhere"], "nowhere does not exist"),
-    (["--init-from", "none.safetensors"], "none.safetensors does not exist: give a file that"),
-    (["--no-such-option"], "--no-such-option"),
-]
-
-
-@pytest.fixture
-def no_training(monkeypatch):
-    """Fail instead of training for long where a mistake is not noticed."""
-
-    def run(*_):
-        raise AssertionError("training began")
-
-    monkeypatch.setattr("aisle.learning.loop.make_chunk", run)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"), BAD_OPTIONS, ids=lambda a: a[0] if isinstance(a, list) else a
-)
-def test_a_bad_option_costs_one_line_and_leaves_nothing(
-    capsys, tmp_path, monkeypatch, no_training, options, words
-):
-    monkeypatch.chdir(tmp_path)
-    result = run(capsys, "train", "digits", *TINY, "--out", tmp_path / "run", *options)
-    assert_mistake(result, words)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        (None, "data.npy"),
-        (np.full((30, 4), np.nan, np.float32), "nan in row"),
-        (np.full((30, 4), 1.5, np.float32), "needs values in [0, 1]"),
-        (np.full((30, 4), -0.5, np.float32), "needs values in [0, 1]"),
-        (np.zeros(30, np.float32), "(30,)"),
-        (np.zeros((30, 4), np.int64), "int64"),
-        (np.zeros((0, 4), np.float32), "(0, 4)"),
-    ],
-    ids=["missing", "nan", "above", "below", "1-D", "integers", "empty"],
-)
-def test_bad_data_cost_one_line_and_leave_nothing(
-    capsys, tmp_path, monkeypatch, no_training, array, words
-):
-    monkeypatch.chdir(tmp_path)
-    if array is not None:
-        np.save("data.npy", array)
-    before = list(tmp_path.iterdir())
-    result = run(capsys, "train", "data.npy", "--batch-size", 8, "--out", "run")
-    assert_mistake(result, words)
-    assert list(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("factor", "words"),
-    [
-        ([1.0, 1.0, 1.0], ""),
-        ([1.0, 0.0, 1.0], "1 of 3 features of "),
-        ([1e-9, 1e-9, 1e-9], "e-09, typically"),
-        ([500.0, 500.0, 1.0], "standardise them"),
-    ],
-    ids=["usual", "constant", "small", "large"],
-)
-def test_values_that_a_gaussian_is_not_made_for_are_told(
-    capsys, tmp_path, monkeypatch, factor, words
-):
-    class TrainingError(Exception):
-        pass
-
-    def fit(*_, **__):
-        raise TrainingError
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "fit", fit)
-    np.save("wide.npy", np.random.default_rng(0).normal(size=(200, 3)) * factor)
-    config = TrainConfig("wide.npy", model=ModelOptions(likelihood="gaussian"))
-    config = dataclasses.replace(config, observations=DataOptions(binarize="none"))
-    with pytest.raises(TrainingError):
-        training.train(config, tmp_path / "run")
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == bool(words)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [([], "give either DATA"), (["--epochs", "3"], "give either DATA"), (["nonsense"], "nonsense")],
-)
-def test_data_must_be_named(capsys, tmp_path, monkeypatch, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    assert_mistake(run(capsys, "train", *arguments), words)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -431,30 +291,3 @@ def test_weights_of_other_networks_are_refused(capsys, tmp_path, plain, no_train
     arguments = (*VAE, *options, "--init-from", plain, "--out", folder)
     assert_mistake(run(capsys, "train", "digits", *arguments), "--init-from", "other networks")
     assert not folder.exists()
-
-
-def test_the_data_sets_are_listed(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("AISLE_DATA", str(tmp_path))
-    code, out, err = run(capsys, "data", "list")
-    assert (code, err) == (0, "")
-    for words in ("digits", "mnist", "omniglot", "1,500", "aisle data fetch mnist"):
-        assert words in " ".join(out.split())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_digits_need_no_fetching(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("AISLE_DATA", str(tmp_path))
-    code, out, err = run(capsys, "data", "fetch", "digits")
-    assert (code, err) == (0, "")
-    assert "comes with scikit-learn" in out
-
-
-def test_unknown_data_are_not_fetched(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("AISLE_DATA", str(tmp_path / "data"))
-    assert_mistake(run(capsys, "data", "fetch", "nonsense"), "nonsense", "digits, mnist, omniglot")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", [["list"], ["fetch", "digits"]], ids=lambda a: a[0])
-def test_the_folder_of_the_data_is_an_option(capsys, tmp_path, command):
-    assert run(capsys, "data", *command, "--data-dir", tmp_path)[0] == 0

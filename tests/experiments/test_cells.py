@@ -9,7 +9,7 @@ import pytest
 
 from aisle.annealing import presets
 from aisle.errors import InputError
-from aisle.experiments import cells, commands, evaluating, tables, training
+from aisle.experiments import cells, commands, evaluating, recipes, training
 from aisle.experiments.cells import Cell
 from aisle.experiments.options import (
     EvaluateConfig,
@@ -78,7 +78,7 @@ def test_a_row_may_show_how_tight_short_chains_are(done):
     out, (row, *_) = done
     assert row.short is None
     (out / "cells" / "dreg.json").rename(out / "kept")
-    short = tables._one_chain(HOW)
+    short = recipes.one_chain(HOW)
     again = cells.run_cell(CELL._replace(short=short), out)
     (out / "kept").rename(out / "cells" / "dreg.json")
     assert again.row._replace(short=None) == row
@@ -263,87 +263,6 @@ def test_a_command_for_others_names_no_folder():
     )
     assert commands.train_anywhere(placed) == commands.train(config, "first")
     assert commands.train_anywhere(config) == commands.train(config)
-
-
-@pytest.mark.parametrize("budget", tables.BUDGETS)
-@pytest.mark.parametrize("name", tables.TABLES)
-def test_tables_are_sound(name, budget):
-    spec = tables.named(name, budget, 3)
-    names = [cell.name for cell in spec.cells]
-    assert len(set(names)) == len(names)
-    for i, cell in enumerate(spec.cells):
-        assert cell.start is None or cell.start in names[:i]
-        assert cell.config.run.seed == 3
-        # What is not evaluated is there for others to begin from.
-        assert cell.evaluation or cell.name in [one.start for one in spec.cells]
-        begins = budget == "paper" or cell.name.endswith("-start") or "-scratch-" in cell.name
-        goes_on = cell.name.endswith(("-growing-T", "-annealed-start"))
-        assert (cell.start is None) == (begins and not goes_on)
-    for claim in spec.claims:
-        assert {claim.better, claim.worse} <= set(names)
-
-
-@pytest.mark.parametrize("name", ["table1", "table2", "beyond", "ramp"])
-def test_cells_of_a_network_begin_from_the_same_weights(name):
-    for cell in tables.named(name, "cpu", 0).cells:
-        if cell.evaluation and not cell.note.startswith("fewer"):
-            network = "-two-layer" if cell.config.model.model == "two-layer" else ""
-            assert cell.start == f"{cell.config.data}{network}-annealed-start"
-
-
-def test_every_figure_of_the_paper_has_its_cell():
-    found = {
-        cell.paper for name in ("table1", "table2") for cell in tables.named(name, "cpu", 0).cells
-    }
-    assert found - {None} == set(tables.PAPER.values())
-    smoke = tables.named("table1", "smoke", 0).cells
-    assert {cell.paper for cell in smoke} == {None}
-
-
-UPDATES = {"mnist": 60_000 // 128, "omniglot": 24_345 // 128}
-
-
-@pytest.mark.parametrize("name", ["table1", "table2", "beyond", "ramp"])
-def test_cells_of_the_cpu_budget_make_ten_thousand_updates(name):
-    for cell in tables.named(name, "cpu", 0).cells:
-        number = cell.config.num_epochs * UPDATES[cell.config.data]
-        assert not cell.evaluation or (number >= 10_000) == ("fewer" not in cell.note)
-
-
-def test_recipes_differ_from_the_usual_one_as_their_names_say():
-    found = {cell.name: cell for cell in tables.named("recipes", "cpu", 0).cells}
-    usual = found["mnist-short-recipe-tuned"].config.optimizer
-    assert usual == tables.BUDGETS["cpu"].optimizer
-
-    def differs(trial):
-        own = found[f"mnist-short-recipe-{trial}"].config.optimizer
-        changed = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
-        return {k: v for k, v in changed.items() if v != getattr(usual, k)}
-
-    for factor in (0.5, 2, 4):
-        assert differs(f"rate-x{factor}") == {"learning_rate": factor * usual.learning_rate}
-    assert differs("adam") == {"optimizer": "adam", "learning_rate": None}
-    assert differs("averaged") == {"lr_schedule": "constant", "ema": 0.999}
-    assert differs("small-batch") == {"batch_size": 64}
-    # With half of the examples in a batch, 18 of 22 epochs are more updates.
-    assert found["mnist-short-recipe-small-batch"].note == ""
-    assert found["mnist-short-recipe-growing-T"].start == "mnist-short-recipe-T5"
-    starts = {name: c.config.num_epochs for name, c in found.items() if name.endswith("-start")}
-    assert starts == {
-        "mnist-start": 120,
-        "mnist-short-start": 40,
-        "mnist-full-start": 18,
-        "mnist-flow-start": 30,
-    }
-
-
-@pytest.mark.parametrize("name", ["table1", "table2"])
-def test_the_paper_s_tables_have_the_paper_s_kernel(name):
-    for cell in tables.named(name, "cpu", 0).cells:
-        method = training.complete(cell.config).method
-        if cell.evaluation and method.method in ("ais", "mh-hmc"):
-            assert (method.num_leapfrog, method.precondition, method.momentum_refresh) == (5, 0, 1)
-            assert (method.schedule, method.jitter) == ("linear", 0)
 
 
 def test_the_row_survives_its_file(done):

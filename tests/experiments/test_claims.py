@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from aisle.experiments import cells, claims, tables
+from aisle.experiments import cells, claims
 from aisle.statistics import Mean, summarise
 
-CLAIM = tables.Claim("more helps", "more", "less")
+CLAIM = claims.Claim("more helps", "more", "less")
 NO_GAP = Mean(0.0, 0.0, 9)
 
 

@@ -21,8 +21,8 @@ from aisle.errors import InputError
 
 if TYPE_CHECKING:
     from aisle.experiments.cells import Row
-    from aisle.experiments.claims import Verdict
-    from aisle.experiments.tables import Claim, TableSpec
+    from aisle.experiments.claims import Claim, Verdict
+    from aisle.experiments.tables import TableSpec
 
 _COLUMNS: Columns = {
     "cell": "left",

@@ -3,9 +3,21 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from aisle.experiments.cells import Finished, Row, difference
-from aisle.experiments.tables import Claim
+from aisle.experiments.cells import Cell, Finished, Row, difference
 from aisle.statistics import CLEAR, Mean, is_ahead
+
+
+class Claim(NamedTuple):
+    """A statement that one cell is better than another."""
+
+    text: str
+    better: str
+    worse: str
+
+
+def beats(better: Cell, worse: Cell) -> Claim:
+    """Claim just that of two cells."""
+    return Claim(f"{better.name} beats {worse.name}", better.name, worse.name)
 
 
 class Verdict(NamedTuple):
