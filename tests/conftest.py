@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -46,3 +47,9 @@ def set_up_jax(values):
     for name, value in values.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def as_users_have_it(monkeypatch):
+    """Leave wrong types to the library, as they are where no type checker is loaded."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

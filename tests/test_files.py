@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import sys
 import threading
 
@@ -17,6 +18,20 @@ def test_replacing_puts_the_whole_file_in_place(tmp_path):
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    path, real = tmp_path / "data.npz", os.fsync
+    synced = []
+
+    def fsync(handle):
+        synced.append((os.fstat(handle).st_size, path.exists()))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert synced == [(3, False)]
 
 
 @pytest.mark.parametrize("interruption", [OSError, KeyboardInterrupt])

@@ -1,6 +1,15 @@
-"""What XLA is told beyond its defaults, where the time of a run goes."""
+"""How functions are compiled: for objects of any kind, and by what options."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import equinox as eqx
 import jax
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 def compiler_options() -> dict[str, int] | None:
@@ -10,3 +19,27 @@ def compiler_options() -> dict[str, int] | None:
     slows the functions between the matrix products down; where it has not, nothing changes.
     """
     return {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
+
+
+def jit(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Compile once for all arguments of a kind, but anew for objects that JAX cannot look into.
+
+    An object that is no pytree is a constant of a compiled function, known by its identity: were it
+    changed, its old values would be computed with. Functions are taken to be what they were.
+    """
+    compiled = eqx.filter_jit(function)
+
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        if any(map(_may_change, jax.tree.leaves((args, kwargs)))):
+            return eqx.filter_jit(lambda: function(*args, **kwargs))()
+        return compiled(*args, **kwargs)
+
+    return call
+
+
+def _may_change(leaf: Any) -> bool:
+    is_value = eqx.is_array_like(leaf) or isinstance(leaf, str)
+    # JAX's functions are objects of its own classes.
+    is_function = inspect.isroutine(leaf) or type(leaf).__module__.startswith("jax")
+    return not (is_value or is_function)

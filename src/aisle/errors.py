@@ -1,6 +1,8 @@
 """What can go wrong in ways that are told to the user in one line."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Number
+from typing import Any
 
 
 class InputError(ValueError):
@@ -17,10 +19,37 @@ class TrainingError(RuntimeError):
     """
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal has ended training early, in order.
+
+    The command line prints the words, and exits with the signal's code.
+    """
+
+    def __init__(self, signal_number: int, *words: str) -> None:
+        super().__init__(*words)
+        self.signal_number = signal_number
+
+
 def check_seed(seed: int) -> None:
     """Refuse a seed that does not fit the random generators."""
     if not 0 <= seed < 2**32:
         raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
+
+
+def python_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with NumPy's numbers as Python's own, which files can hold."""
+    numbers: dict[str, Any] = {
+        name: value for name, value in given.items() if isinstance(value, Number)
+    }
+    own = {name: value.item() for name, value in numbers.items() if hasattr(value, "item")}
+    return {**given, **own}
+
+
+def check_whole(given: Mapping[str, object], names: Iterable[str]) -> None:
+    """Refuse a number that must be whole and is not."""
+    for name in names:
+        if not isinstance(given[name], Integral):
+            raise InputError(f"{name} is {given[name]!r}: it must be a whole number")
 
 
 def check_rules(given: Mapping[str, object], rules: Mapping[str, tuple[bool, str]]) -> None:

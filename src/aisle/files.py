@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
+        # Before the rename, or a power cut could leave the name with nothing in it.
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -72,6 +75,18 @@ def locked(folder: Path, *, is_patient: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def alone_in(folder: Path, otherwise: str) -> Iterator[None]:
+    """Keep other processes out of blocks like this one for the same folder, or say why not."""
+    with ExitStack() as stack:
+        with disk_errors(folder):
+            try:
+                stack.enter_context(locked(folder, is_patient=False))
+            except BlockingIOError:
+                raise InputError(f"{folder} {otherwise}: wait for it, or stop it first") from None
+        yield
 
 
 def json_text(content: Mapping[str, object], indent: int = 2) -> str:

@@ -32,11 +32,11 @@ class Progress:
         self._first: int | None = None
         self._start = self._last_line = time.perf_counter()
         self._bar = progress.Progress(
-            progress.TextColumn("{task.fields[before]}"),
+            progress.TextColumn("{task.fields[before]}", markup=False),
             progress.BarColumn(),
-            progress.TextColumn("{task.fields[after]}"),
+            progress.TextColumn("{task.fields[after]}", markup=False),
             progress.TimeRemainingColumn(elapsed_when_finished=True),
-            console=Console(stderr=True),
+            console=Console(stderr=True, markup=False, emoji=False),
             disable=not (is_shown and sys.stderr.isatty()),
         )
         self._task = self._bar.add_task("", total=total, completed=first, before=text, after="")

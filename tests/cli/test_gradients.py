@@ -122,6 +122,15 @@ def test_files_and_screen_say_the_same(capsys, quick, tmp_path):
         assert image.width > 1500
 
 
+def test_two_costs_that_are_called_alike_are_both_shown(capsys, monkeypatch, tmp_path):
+    found = outcome(Settings())
+    alike = [r._replace(num_transitions=5, gradients=99) for r in found.rows]
+    monkeypatch.setattr(gradients, "run", lambda *_, **__: (found._replace(rows=alike), tmp_path))
+    assert run(capsys, "gradients", "some/run")[0] == 0
+    page = (tmp_path / "gradients.md").read_text()
+    assert page.count("## paper kernel, 5 transitions of 5 steps, 99 gradients") == 2
+
+
 def test_figures_that_are_not_finite_are_null(capsys, monkeypatch, tmp_path):
     found = outcome(Settings())
     rows = [r._replace(log_joint_error=float("nan")) for r in found.rows]

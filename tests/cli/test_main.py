@@ -12,6 +12,7 @@ import pytest
 from aisle.cli.main import COMMANDS
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
+from aisle.errors import Interrupted
 from aisle.experiments import selfcheck
 from aisle.experiments.selfcheck import Check
 from commands import assert_mistake, run
@@ -157,6 +158,14 @@ def test_a_signal_in_a_callback_that_drops_exceptions_comes_again(stop):
     _xla_gc_callback()
     with pytest.raises(KeyboardInterrupt):
         time.sleep(60)
+
+
+def test_training_that_a_signal_has_ended_gives_its_exit_code(capsys, monkeypatch):
+    def ended(self):
+        raise Interrupted(signal.SIGTERM, "in a cell")
+
+    monkeypatch.setattr(Selfcheck, "run", ended)
+    assert run(capsys, "selfcheck") == (143, "", "aisle: interrupted: in a cell\n")
 
 
 def test_a_module_that_breaks_for_a_signal_is_no_traceback(capsys, monkeypatch, stop):

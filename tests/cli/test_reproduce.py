@@ -208,6 +208,23 @@ def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
     assert lines[1]["log_likelihood_mean"] == "-86.0"
 
 
+def test_an_interruption_leaves_the_table_of_what_is_done(
+    capsys, monkeypatch, quick_cells, tmp_path
+):
+    real = cells.run_cell
+
+    def run_cell(cell, out):
+        if cell.name == "mnist-dreg-K5":
+            raise KeyboardInterrupt
+        return real(cell, out)
+
+    monkeypatch.setattr(cells, "run_cell", run_cell)
+    code, _, _ = run(capsys, "reproduce", "table1", "--out", tmp_path, "--cells", "mnist-dreg-*")
+    assert code == 130
+    rows = json.loads((tmp_path / "table1.json").read_text())["rows"]
+    assert [row["cell"] for row in rows] == ["mnist-dreg-K1"]
+
+
 def means(row):
     return {"log_likelihood": row.log_likelihood._asdict(), "gap": row.gap._asdict()}
 

@@ -72,6 +72,14 @@ def test_a_bad_option_costs_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run?"])
+def test_a_folder_that_checkpoints_cannot_be_written_to(capsys, tmp_path, no_training, name):
+    out = tmp_path / name / "inside"
+    words = f"{out} has one of * ? [ in its name, which Orbax takes for a pattern: choose another"
+    assert_mistake(run(capsys, "train", "digits", "--out", out), words)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("array", "words"),
     [

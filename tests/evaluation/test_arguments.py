@@ -1,4 +1,8 @@
-"""What `log_likelihood` refuses, before anything is computed or written."""
+"""What `log_likelihood` takes, and what it refuses before anything is computed or written."""
+
+import dataclasses
+import json
+from pathlib import Path
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +25,12 @@ def encoder(x):
 BAD_ARGUMENTS = [
     ({"num_chains": 0}, "num_chains is 0"),
     ({"num_chains": -1}, "num_chains is -1"),
+    ({"num_chains": 16.0}, r"num_chains is 16\.0: it must be a whole number"),
+    ({"num_temperatures": 500.5}, r"num_temperatures is 500\.5: it must be a whole number"),
+    ({"seed": 1.5}, r"seed is 1\.5: it must be a whole number"),
+    ({"about": {"run": Path("runs")}}, r"about cannot be written as JSON \(.*\): give plain"),
+    ({"proposal": DiagonalNormal(jnp.zeros(3), jnp.ones(3))}, "proposal is a DiagonalNormal: give"),
+    ({"x": np.full((5, 4), 1e39)}, "example 0 .*not finite"),
     ({"num_temperatures": 1}, "num_temperatures is 1: it must be at least 2"),
     ({"num_leapfrog": 0}, "num_leapfrog is 0"),
     ({"schedule": "immediate"}, "schedule is immediate"),
@@ -63,8 +73,34 @@ BAD_ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("changes", "words"), BAD_ARGUMENTS, ids=lambda a: ",".join(a))
-def test_a_bad_argument_is_refused_and_leaves_nothing(tmp_path, changes, words):
+def test_a_bad_argument_is_refused_and_leaves_nothing(as_users_have_it, tmp_path, changes, words):
     arguments = {"model": MODEL, "proposal": encoder, "x": XS} | changes
     with pytest.raises(InputError, match=words):
         log_likelihood(**arguments, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_and_arrays_of_other_libraries(as_users_have_it, tmp_path):
+    class Frame:
+        """What NumPy can read, and has no type of its own, as a table of pandas."""
+
+        shape = (3, 4)
+
+        def __array__(self, dtype=None, copy=None):
+            return XS[:3].astype(dtype)
+
+    @dataclasses.dataclass
+    class Own:
+        """A model that is no pytree, and cannot be hashed."""
+
+        given: object
+
+        def __getattr__(self, name):
+            return getattr(self.given, name)
+
+    small = {"num_chains": 1, "num_temperatures": 2, "importance_samples": 0, "seed": np.int64(3)}
+    options = small | {"bdmc_examples": np.int64(2), "max_seconds": np.float32(100)}
+    result = log_likelihood(Own(MODEL), encoder, Frame(), out=tmp_path, **options)
+    assert np.all(np.isfinite(result.log_p))
+    stored = json.loads((tmp_path / "result.json").read_text())
+    assert (stored["settings"]["seed"], stored["settings"]["bdmc_examples"]) == (3, 2)

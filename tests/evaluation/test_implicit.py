@@ -281,6 +281,22 @@ def test_compiled_once_for_all_observations_and_seeds():
     assert np.all(first != second)
 
 
+def test_a_model_that_is_no_pytree_may_change_between_calls():
+    class Plain:
+        noise = 0.1
+        log_prior, sample_prior = (getattr(Shifted(), n) for n in ("log_prior", "sample_prior"))
+        sample_observation = Shifted().sample_observation
+
+        def log_likelihood(self, x, z):
+            return -jnp.sum((x - z) ** 2) / (2 * self.noise**2)
+
+    model, options = Plain(), {"method": "is", "num_samples": 200, "num_draws": 300}
+    near = sample_posterior(model, around, np.ones(2), **options)
+    model.noise = 10.0
+    far = sample_posterior(model, around, np.ones(2), **options)
+    assert np.std(near) < 0.2 < 0.5 < np.std(far)
+
+
 def test_memory_is_that_of_a_tile():
     q = DiagonalNormal(jnp.zeros(50), jnp.ones(50))
 
@@ -324,15 +340,19 @@ def test_pilot_reaches_its_acceptance():
         ({"step_sizes": [[0.1] * 11]}, r"step_sizes has the shape \(1, 11\) and num_temperatures"),
         ({"step_sizes": [0.1] * 10 + [0.0]}, "the value 0: each must be finite and positive"),
         ({"step_sizes": [0.1] * 10 + [np.inf]}, "the value inf: each must be finite and positive"),
+        ({"num_samples": 2.0}, "num_samples is 2.0: it must be a whole number"),
+        ({"x": np.ma.masked_greater([0.0, 2.0], 1)}, "the values of x have 1 masked values"),
+        ({"x": np.array([0, 1e39])}, r"x has the value 1e\+39: every value must be a finite"),
+        ({"proposal": Unscaled()}, "the proposal is a Unscaled: give an encoder"),
         ({"x": np.array([0, 1, np.nan, 2])}, "x has the value nan: every value must be a finite"),
         ({"x": np.array([0, 1, -np.inf, 2])}, "x has the value -inf: every value must be"),
         ({"x": np.zeros((9, 2))}, r"x has the shape \(9, 2\) but those that the model simulates"),
     ],
 )
-def test_mistakes_are_told_in_one_line(wrong, words):
-    given = {"x": np.zeros(2)} | wrong
+def test_mistakes_are_told_in_one_line(as_users_have_it, wrong, words):
+    given = {"proposal": around, "x": np.zeros(2)} | wrong
     with pytest.raises(InputError, match=words) as caught:
-        sample_posterior(Shifted(), around, **given)
+        sample_posterior(Shifted(), **given)
     assert "\n" not in str(caught.value)
 
 

@@ -16,6 +16,7 @@ from aisle.errors import InputError
 from aisle.evaluation import folders, parts, pilot, rounds, work
 from aisle.evaluation.folders import claim
 from aisle.evaluation.results import as_json
+from aisle.files import locked
 from aisle.models import DiagonalNormal, LinearGaussian
 from aisle.models.joint import log_joint
 from aisle.statistics import summarise
@@ -483,6 +484,13 @@ def test_other_peoples_files_are_left_alone(tmp_path):
     with pytest.raises(InputError, match=r"holds other files: choose another --out"):
         evaluate(out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_one_evaluation_at_a_time_writes_a_folder(copied):
+    pytest.importorskip("fcntl")
+    words = "is being written by another evaluation: wait for it"
+    with locked(copied), pytest.raises(InputError, match=words):
+        evaluate(out=copied)
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aisle.annealing import presets
-from aisle.errors import InputError
+from aisle.errors import InputError, Interrupted
 from aisle.experiments import cells, commands, evaluating, recipes, training
 from aisle.experiments.cells import Cell
 from aisle.experiments.options import (
@@ -215,15 +215,24 @@ def test_other_settings_of_training_are_refused(done):
         cells.has_weights(START._replace(start="first"), done[0])
 
 
+def test_weights_that_a_table_has_not_written_are_told(done, tmp_path):
+    file = tmp_path / "cells" / "start.safetensors"
+    file.parent.mkdir()
+    training.export_run(training.open_run(done[0] / "start"), file)
+    with pytest.raises(InputError, match=rf"^{file} is not of a cell of this version .*remove it$"):
+        cells.has_weights(START, tmp_path)
+
+
 def test_an_interruption_ends_the_table(done, monkeypatch, tmp_path):
     real = training.train
 
     def interrupted(*arguments):
-        return real(*arguments)._replace(signal_number=2)
+        return real(*arguments)._replace(signal_number=15)
 
     monkeypatch.setattr(training, "train", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="in start; the same command goes on"):
+    with pytest.raises(Interrupted, match="in start; the same command goes on") as caught:
         cells.train_cell(START, tmp_path)
+    assert caught.value.signal_number == 15
     # What is there is gone on with.
     assert cells.train_cell(START, tmp_path).update == 3
 

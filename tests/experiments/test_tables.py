@@ -56,6 +56,20 @@ def test_fifty_chains_that_are_trained_in_full_need_no_other_comparison():
     assert not any("longer" in cell.name for cell in tables.named("table1", "paper", 0).cells)
 
 
+@pytest.mark.parametrize("budget", ["smoke", "paper"])
+def test_multiples_of_a_rate_that_a_budget_leaves_open_are_those_of_the_usual_one(budget):
+    found = {cell.name: cell.config for cell in tables.named("recipes", budget, 0).cells}
+    rates = {
+        name.removeprefix("mnist-short-recipe-"): config.optimizer.learning_rate
+        for name, config in found.items()
+    }
+    assert rates["tuned"] is None
+    assert [rates[f"rate-x{factor}"] for factor in (0.5, 2, 4)] == [0.0005, 0.002, 0.004]
+    # The IWAE study's rate is for two layers, too.
+    for cell in tables.named("beyond", budget, 0).cells:
+        assert cell.config.optimizer.learning_rate is None
+
+
 UPDATES = {"mnist": 60_000 // 128, "omniglot": 24_345 // 128}
 
 

@@ -136,6 +136,13 @@ def test_a_run_is_resumed_with_what_it_was_started_with(whole_run, changes, word
         fit(START, encoder(), out=out, resume=True, **options)
 
 
+def test_numbers_of_numpy_are_compared_too(as_users_have_it, tmp_path):
+    options = QUICK | {"num_epochs": 1, "seed": np.int64(1)}
+    fit(START, encoder(), DATA, out=tmp_path, **options)
+    with pytest.raises(InputError, match="seed is 2 but was 1 in "):
+        fit(START, encoder(), DATA, out=tmp_path, resume=True, **options | {"seed": 2})
+
+
 def test_only_a_run_can_be_resumed(tmp_path):
     with pytest.raises(InputError, match="resume is True but out is None: give the folder"):
         fit(START, encoder(), DATA, resume=True, **QUICK)
@@ -167,6 +174,8 @@ def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
     monkeypatch.setattr(batches.Feeder, "batches", recorded)
     fit(START, encoder(), DATA, **QUICK | {"num_epochs": 4, "warmup_epochs": 1})
     assert len({chunk.num_updates for chunk, _ in asked}) > 1
+    # Another method may be slower: its chunks grow from 1 again.
+    assert [chunk.num_updates for chunk, _ in asked if chunk.first_update in (0, 29)] == [1, 1]
     announced = [following for _, following in asked]
     # At the end of each phase there is nothing to announce.
     assert announced.count(None) == 2

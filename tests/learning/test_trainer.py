@@ -212,6 +212,9 @@ def test_a_list_is_as_good_as_an_array():
 
 
 BAD = [
+    ("num_epochs", 2.5, "a whole number"),
+    ("warmup_epochs", 0.5, "a whole number"),
+    ("batch_size", 20.0, "a whole number"),
     ("num_samples", 0, "at least 1"),
     ("num_temperatures", 0, "at least 1"),
     ("num_leapfrog", 0, "at least 1"),
@@ -239,7 +242,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "value", "rule"), BAD, ids=lambda a: str(a)[:20])
-def test_numbers_that_make_no_sense(tmp_path, name, value, rule):
+def test_numbers_that_make_no_sense(as_users_have_it, tmp_path, name, value, rule):
     with pytest.raises(InputError) as caught:
         fit(START, encoder(), DATA, out=tmp_path / "run", **QUICK | {name: value})
     assert str(caught.value) == f"{name} is {value}: it must be {rule}"

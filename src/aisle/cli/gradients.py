@@ -103,7 +103,7 @@ class Gradients:
             raise KeyboardInterrupt("the same command goes on where it was") from None
         paths = _save(outcome, folder, self.run_path)
         console = table_console()
-        for heading, rows in _groups(outcome).items():
+        for heading, rows in _groups(outcome):
             console.print(screen_table(heading, _COLUMNS, [_texts(row) for row in rows]))
         for line in (*_about(outcome), *verdict(outcome.rows), *map(str, paths)):
             console.print(line, soft_wrap=True, highlight=False)
@@ -155,20 +155,20 @@ def _page(outcome: "Outcome", run_path: Path) -> str:
     from aisle.experiments.gradient_table import verdict
 
     lines = [f"# Gradients of log p(x) on {run_path}", *_about(outcome)]
-    for heading, rows in _groups(outcome).items():
+    for heading, rows in _groups(outcome):
         lines += [f"## {heading}", markdown_table(_COLUMNS, [_texts(row) for row in rows])]
     lines += ["## What it says", *verdict(outcome.rows), "![](gradients.png)"]
     return "\n\n".join(lines) + "\n"
 
 
-def _groups(outcome: "Outcome") -> dict[str, list["Row"]]:
+def _groups(outcome: "Outcome") -> list[tuple[str, list["Row"]]]:
     """Return the rows of the table below a heading for each kernel and cost, in one order."""
     from aisle.experiments.gradient_table import ESTIMATORS
 
     order, groups = list(ESTIMATORS), {}
     for row in sorted(outcome.rows, key=lambda row: order.index(row.estimator)):
         groups.setdefault((row.kernel, row.num_temperatures), []).append(row)
-    return {_heading(rows[0]): rows for _, rows in sorted(groups.items())}
+    return [(_heading(rows[0]), rows) for _, rows in sorted(groups.items())]
 
 
 def _heading(row: "Row") -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,10 @@ def table_console() -> Console:
 
 
 class _Console(Console):
+    def __init__(self, **options: Any) -> None:
+        # A folder may be called runs/[a], and that is no markup.
+        super().__init__(markup=False, emoji=False, **options)
+
     def on_broken_pipe(self) -> None:
         """Leave it to the command, which ends as others do and not as after a failure."""
         raise BrokenPipeError
@@ -75,6 +80,8 @@ def check_writable(path: Path, suffix: str) -> None:
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise InputError(f"{path} {problem}: give a file in an existing folder")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path.parent} cannot be written to: give a file in another folder")
 
 
 def with_error(mean: "Mean", digits: int = 2) -> str:

@@ -134,12 +134,14 @@ def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
     from aisle.report.page.subjects import Origin
 
     settings = evaluation.found.settings
-    about = settings.get("about")
-    if about is None:
-        return None
+    about = settings.get("about") or {}
     names = {field.name for field in dataclasses.fields(SamplerOptions)}
     sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
-    asked = {name: value for name, value in about.items() if name != "update"}
-    config = EvaluateConfig(**asked, sampler=sampler)
+    try:
+        asked = {name: value for name, value in about.items() if name != "update"}
+        config, update = EvaluateConfig(**asked, sampler=sampler), about["update"]
+    except (KeyError, TypeError):
+        # A program may note what it likes, or nothing.
+        return None
     other = None if config.data == run.config.data else config.data
-    return Origin(config.split, about["update"], commands.evaluate(run.path, config), other)
+    return Origin(config.split, update, commands.evaluate(run.path, config), other)

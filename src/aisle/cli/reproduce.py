@@ -41,7 +41,8 @@ class Reproduce:
     paper: 3,280 epochs, for accelerators."""
 
     cells: tuple[str, ...] = ()
-    """Names of cells to run, with * for anything; by default all."""
+    """Names of cells to run, with * for anything; by default all.
+    Their starts are trained as needed, or by their full names."""
 
     plan: bool = False
     """Only time a few updates of each cell of a table, and say what the whole would take."""

@@ -55,7 +55,8 @@ class Sample:
             reconstruction_panel(key_rest, run.model, run.proposal, xs),
         ]
         save_panels(self.out, panels, run.shape)
-        table_console().print(f"{self.out}: update {run.update:,} of {self.run_path}")
+        line = f"{self.out}: update {run.update:,} of {self.run_path}"
+        table_console().print(line, soft_wrap=True, highlight=False)
         return 0
 
 
@@ -80,5 +81,6 @@ class Export:
 
         run = open_run(self.run_path)
         export_run(run, self.path)
-        table_console().print(f"{self.path}: update {run.update:,} of {self.run_path}")
+        line = f"{self.path}: update {run.update:,} of {self.run_path}"
+        table_console().print(line, soft_wrap=True, highlight=False)
         return 0

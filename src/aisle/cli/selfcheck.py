@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from aisle.cli.output import check_writable, table_console, write_json
 from aisle.errors import check_seed
@@ -81,9 +82,9 @@ def _print(results: dict[str, list["Check"]], num_failed: int, seconds: float) -
     table.add_column("verdict")
     for title, group in results.items():
         table.add_section()
-        table.add_row(f"[bold]{title}[/bold]")
+        table.add_row(Text(title, "bold"))
         for check in group:
-            verdict = "[green]ok[/green]" if check.is_passed else "[bold red]FAILED[/bold red]"
+            verdict = Text("ok", "green") if check.is_passed else Text("FAILED", "bold red")
             figures = (check.truth, check.estimate, check.standard_error)
             row = [f"{figure:.4f}" for figure in figures]
             table.add_row(f"  {check.name}", check.rule, *row, f"{check.z:.2f}", verdict)

@@ -123,36 +123,40 @@ def _is_same(now: "Row", then: "Row") -> bool:
     return abs(now.log_likelihood.mean - then.log_likelihood.mean) < 1e-3
 
 
-def report(spec: "TableSpec", found: Record, base: Path) -> None:
-    """Print the table and what it says of the claims, and write both."""
+def show(spec: "TableSpec", found: Record, base: Path) -> None:
+    """Print the table, what it says of the claims, and where they are written."""
+    console = table_console()
+    console.print(screen_table(spec.title, *_lines(found)))
+    console.print(screen_table("claims", _CLAIM_COLUMNS, _claim_lines(found)))
+    for end in ("md", "csv", "json"):
+        console.print(str(_file(base, end)), soft_wrap=True, highlight=False)
+
+
+def write(spec: "TableSpec", found: Record, base: Path) -> None:
+    """Write the table, and what it says of the claims."""
     from aisle.experiments.cells import as_plain
     from aisle.provenance import provenance
 
-    rows, console = list(found.rows.values()), table_console()
-    claims = [_claim_texts(verdict) for verdict in found.verdicts.values()]
-    columns, texts = _filled(_COLUMNS, [_texts(row) for row in rows])
-    console.print(screen_table(spec.title, columns, texts))
-    console.print(screen_table("claims", _CLAIM_COLUMNS, claims))
-    parts = [f"# {spec.title}", _ABOUT, markdown_table(columns, texts)]
-    parts += [markdown_table(_CLAIM_COLUMNS, claims), *(f"    {row.command}" for row in rows)]
+    rows = list(found.rows.values())
+    parts = [f"# {spec.title}", _ABOUT, markdown_table(*_lines(found))]
+    parts += [markdown_table(_CLAIM_COLUMNS, _claim_lines(found))]
+    parts += [f"    {row.command}" for row in rows]
     write_text(_file(base, "md"), "\n\n".join(parts) + "\n")
     write_text(_file(base, "csv"), csv_text([_flat(row) for row in rows]))
     verdicts = [as_plain(verdict) for verdict in found.verdicts.values()]
     content = {"rows": [as_plain(row) for row in rows], "claims": verdicts}
     write_json(_file(base, "json"), content | provenance())
-    for end in ("md", "csv", "json"):
-        console.print(str(_file(base, end)), soft_wrap=True, highlight=False)
 
 
 def _file(base: Path, end: str) -> Path:
     return base.with_name(f"{base.name}.{end}")
 
 
-def _filled(columns: Columns, texts: list[list[str]]) -> tuple[Columns, list[list[str]]]:
-    """Leave out the columns that have nothing in any row."""
-    names = list(columns)
+def _lines(found: Record) -> tuple[Columns, list[list[str]]]:
+    """Return the lines of the table, without the columns that have nothing in any of them."""
+    texts, names = [_texts(row) for row in found.rows.values()], list(_COLUMNS)
     kept = [i for i in range(len(names)) if not texts or any(line[i] for line in texts)]
-    return {names[i]: columns[names[i]] for i in kept}, [[line[i] for i in kept] for line in texts]
+    return {names[i]: _COLUMNS[names[i]] for i in kept}, [[line[i] for i in kept] for line in texts]
 
 
 def _texts(row: "Row") -> list[str]:
@@ -173,11 +177,14 @@ def _texts(row: "Row") -> list[str]:
     ]
 
 
-def _claim_texts(verdict: "Verdict") -> list[str]:
+def _claim_lines(found: Record) -> list[list[str]]:
     return [
-        verdict.claim,
-        "" if verdict.gain is None else with_error(verdict.gain),
-        verdict.verdict,
+        [
+            verdict.claim,
+            "" if verdict.gain is None else with_error(verdict.gain),
+            verdict.verdict,
+        ]
+        for verdict in found.verdicts.values()
     ]
 
 

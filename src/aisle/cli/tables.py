@@ -1,5 +1,6 @@
 """`aisle reproduce` for tables: run their cells one after another, and write what is there."""
 
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from rich.table import Table
 from aisle.cli import table_files
 from aisle.cli.output import Columns, make_folder, screen_table, table_console, with_error
 from aisle.errors import InputError, check_seed
+from aisle.files import remove_leftovers
 
 if TYPE_CHECKING:
     from aisle.experiments.cells import Cell
@@ -38,8 +40,13 @@ def reproduce(
         return 0
     before = table_files.read(out / name)
     make_folder(out)
-    _run(chosen, out)
-    table_files.report(spec, table_files.together(spec, out, before), out / name)
+    remove_leftovers(out / "cells")
+    for _ in _run(chosen, out):
+        # Now, so that an interruption leaves the table of what is done.
+        table_files.write(spec, table_files.together(spec, out, before), out / name)
+    found = table_files.together(spec, out, before)
+    table_files.write(spec, found, out / name)
+    table_files.show(spec, found, out / name)
     return 0
 
 
@@ -71,8 +78,8 @@ def _is_asked(cell: "Cell", patterns: list[str]) -> bool:
     return not patterns or any(fnmatch(cell.name, pattern) for pattern in patterns)
 
 
-def _run(chosen: list["Cell"], out: Path) -> None:
-    """Run cells one after another."""
+def _run(chosen: list["Cell"], out: Path) -> Iterator["Cell"]:
+    """Run cells one after another, and yield each that is done."""
     import jax
 
     from aisle.experiments import cells
@@ -85,6 +92,7 @@ def _run(chosen: list["Cell"], out: Path) -> None:
         else:
             done = cells.run_cell(cell, out)
             console.print(f"log p(x) >= {with_error(done.row.log_likelihood)}")
+        yield cell
         # The next cell has programs of its own: those of dozens of cells are too many to keep.
         jax.clear_caches()
 

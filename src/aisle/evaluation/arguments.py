@@ -9,10 +9,16 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.data import Split, check_unmasked, check_values
-from aisle.errors import InputError, check_rules, check_seed
+from aisle.errors import InputError, check_rules, check_seed, check_whole
+from aisle.files import json_text
 
 # Those that reach every temperature: `immediate` does not anneal.
 _SCHEDULES = ("sigmoid", "linear", "geometric")
+
+_WHOLE = (
+    *("num_chains", "num_temperatures", "num_leapfrog", "refit", "bdmc_examples"),
+    *("importance_samples", "memory_mb", "seed"),
+)
 
 
 def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
@@ -30,8 +36,9 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
         values = np.asarray(leaf)
         if values.dtype == np.uint8:
             check_values(Split(values), "none", "x")
-        if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0][0])
+        wrong = where_not_finite(values)
+        if len(wrong):
+            row = int(wrong[0][0])
             raise InputError(
                 f"example {row} has a value that is not finite: every value must be a finite "
                 "number; remove or repair such examples"
@@ -51,8 +58,17 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
     return numbers
 
 
+def where_not_finite(values: np.ndarray) -> np.ndarray:
+    """Return the places of values that are not finite in single precision, which models have."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return np.argwhere(~np.isfinite(values)) if values.dtype.kind == "c" else np.empty((0, 0))
+    with np.errstate(over="ignore"):
+        return np.argwhere(~np.isfinite(np.asarray(values, np.float32)))
+
+
 def check_arguments(given: Mapping[str, Any]) -> None:
     """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
+    check_whole(given, _WHOLE)
     tolerance, budget = given["tolerance"], given["max_seconds"]
     rules = {
         "num_chains": (given["num_chains"] >= 1, "at least 1"),
@@ -71,6 +87,10 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     }
     check_rules(given, rules)
     check_seed(given["seed"])
+    try:
+        json_text({"about": given["about"]})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"about cannot be written as JSON ({error}): give plain values") from None
     if tolerance is not None and given["bdmc_examples"] < 2:
         raise InputError(
             f"bdmc_examples is {given['bdmc_examples']}, but a tolerance is judged by "

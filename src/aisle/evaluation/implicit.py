@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,11 +27,13 @@ from aisle.annealing import Kernel, presets, schedules, tuning
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.kernel import run_forward
 from aisle.annealing.tuning import StepSizes
-from aisle.data import Split, check_bits, check_values
+from aisle.compilation import jit
+from aisle.data import Split, check_bits, check_unmasked, check_values
 from aisle.data.split import as_values
-from aisle.errors import InputError, check_rules, check_seed
+from aisle.errors import InputError, check_rules, check_seed, check_whole
+from aisle.evaluation.arguments import where_not_finite
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_observation, log_joint
+from aisle.models.joint import check_density, check_encoder, check_observation, log_joint
 from aisle.models.likelihoods import takes_bits
 from aisle.types import (
     Distribution,
@@ -48,6 +49,8 @@ from aisle.types import (
 # Samples of q, and chains, that are alive at once.
 _SAMPLES_PER_TILE = 4096
 _CHAINS_PER_TILE = 1024
+
+_WHOLE = ("num_samples", "num_draws", "num_temperatures", "num_leapfrog", "seed")
 
 # Where the pilot starts, and the chains of each of its 30 rounds.
 _FIRST_STEP = 0.1
@@ -104,6 +107,7 @@ def sample_posterior(
     x = jax.tree.map(lambda a: jnp.asarray(as_values(np.asarray(a))), x)
     check_observation(model, x, "x")
     proposal = PriorProposal(model) if proposal is None else proposal
+    check_encoder(proposal)
     has_scale = presets.has_scale(proposal, x)
     given |= presets.complete(presets.TRAINING, kernel, given, has_scale=has_scale)
     _check_arguments(given)
@@ -195,7 +199,7 @@ _METHODS: dict[str, Callable[[PRNGKey, Distribution, LogDensity, Kernel], Latent
 }
 
 
-@eqx.filter_jit
+@jit
 def _draw(
     key: PRNGKey,
     model: Model,
@@ -209,7 +213,7 @@ def _draw(
     return draw_many(keys, proposal(x), log_joint(model, x), kernel, method)
 
 
-@eqx.filter_jit
+@jit
 def _tune(
     key: PRNGKey,
     model: Model,
@@ -248,6 +252,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
     """Refuse arguments that make no sense, each with its rule; comparisons with NaN fail too."""
     if given["method"] not in _METHODS:
         raise InputError(f"method is {given['method']!r}: choose from {', '.join(_METHODS)}")
+    check_whole(given, _WHOLE)
     rules = {
         "num_samples": (given["num_samples"] >= 1, "at least 1"),
         "num_draws": (given["num_draws"] >= 1, "at least 1"),
@@ -262,9 +267,12 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
 
 
 def _check_leaves(x: Observation) -> None:
-    for leaf in map(np.asarray, jax.tree.leaves(x)):
+    for given in jax.tree.leaves(x):
+        check_unmasked(given, "the values of x")
+        leaf = np.asarray(given)
         if leaf.dtype == np.uint8:
             check_values(Split(leaf[None]), "none", "x")
-        if np.issubdtype(leaf.dtype, np.inexact) and not np.isfinite(leaf).all():
-            wrong = leaf[~np.isfinite(leaf)][0]
+        places = where_not_finite(leaf)
+        if len(places):
+            wrong = leaf[tuple(places[0])]
             raise InputError(f"x has the value {wrong}: every value must be a finite number")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from aisle import processes
 from aisle.annealing import presets
 from aisle.data import Split, check_bits
 from aisle.data.split import as_values
-from aisle.errors import InputError
+from aisle.errors import InputError, python_numbers
 from aisle.evaluation.arguments import check_arguments, check_observations
 from aisle.evaluation.folders import DENSITY, claim, digest, digest_of_rest
 from aisle.evaluation.results import LogLikelihood, Round, save
 from aisle.evaluation.rounds import Plan, bound_by_importance, refit_start, run_rounds
+from aisle.files import alone_in
 from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_observation
+from aisle.models.joint import check_density, check_encoder, check_observation
 from aisle.models.likelihoods import takes_bits
 from aisle.types import Model, Proposal
 
@@ -101,7 +103,7 @@ def log_likelihood(
         show_progress: whether to show a progress bar on standard error.
         report: called with each round when it is complete.
     """
-    given = dict(locals())
+    given = python_numbers(locals())
     numbers = check_observations(x, indices)
     x, example = _seen(model, x)
     if pilot_x is not None:
@@ -112,6 +114,7 @@ def log_likelihood(
             f"refit is {refit} but chains start at the prior: give a proposal, or use 0"
         )
     proposal = PriorProposal(model) if proposal is None else proposal
+    check_encoder(proposal)
     has_scale = presets.has_scale(proposal, example)
     given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
     check_arguments(given)
@@ -125,22 +128,35 @@ def log_likelihood(
         given | {"x": x, "pilot_x": pilot_x, "indices": numbers, "proposal": proposal}
     )
     folder = None if out is None else Path(out)
-    if folder is not None:
-        fixed = {k: v for k, v in settings.items() if k not in _MAY_CHANGE}
-        processes.first_does(lambda: claim(folder, fixed))
     plan = Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
+    with ExitStack() as stack:
+        if folder is not None:
+            processes.first_does(lambda: _enter(folder, settings, stack))
+        return _evaluate(plan, max_seconds, report)
+
+
+def _enter(folder: Path, settings: Mapping[str, Any], stack: ExitStack) -> None:
+    """Make a folder that of this evaluation, and keep other processes from it."""
+    claim(folder, {k: v for k, v in settings.items() if k not in _MAY_CHANGE})
+    stack.enter_context(alone_in(folder, "is being written by another evaluation"))
+
+
+def _evaluate(
+    plan: Plan, max_seconds: float | None, report: Callable[[Round], None] | None
+) -> LogLikelihood:
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    result = run_rounds(refit_start(plan) if refit else plan, deadline, report)
-    if importance_samples:
+    start = refit_start(plan) if plan.settings["refit"] else plan
+    result = run_rounds(start, deadline, report)
+    if plan.settings["importance_samples"]:
         result = result._replace(importance=bound_by_importance(plan, deadline, result))
-    if folder is not None:
+    if (folder := plan.folder) is not None:
         processes.first_does(lambda: save(result, folder))
     return result
 
 
 def _seen(model: Model, xs: PyTree) -> tuple[PyTree, PyTree]:
     """Return observations as the model sees them, and the first of them."""
-    xs = jax.tree.map(as_values, xs)
+    xs = jax.tree.map(lambda a: as_values(np.asarray(a)), xs)
     example = jax.tree.map(lambda a: jnp.asarray(a[0]), xs)
     check_observation(model, example, "an example")
     if takes_bits(model):

@@ -7,13 +7,13 @@ vary smoothly with the inverse temperature, so a short schedule is enough to fin
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from aisle.annealing import Kernel, schedules, tuning
 from aisle.annealing.kernel import gradients_per_chain, run_forward
+from aisle.compilation import jit
 from aisle.models.joint import log_joint
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -59,7 +59,7 @@ def num_gradients(kernel: Kernel, schedule: str, num_examples: int) -> int:
     return NUM_ROUNDS * num_examples * gradients_per_chain(short_kernel(kernel, schedule))
 
 
-@eqx.filter_jit
+@jit
 def simulate(key: PRNGKey, model: Model, number: int) -> PyTree:
     """Draw observations from the model: examples that no data set has."""
 
@@ -70,7 +70,7 @@ def simulate(key: PRNGKey, model: Model, number: int) -> PyTree:
     return jax.vmap(one)(jax.random.split(key, number))
 
 
-@eqx.filter_jit
+@jit
 def tune_exactly(
     key: PRNGKey, model: Model, proposal: Proposal, xs: PyTree, kernel: Kernel, target: Array
 ) -> tuning.StepSizes:

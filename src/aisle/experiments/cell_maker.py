@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from aisle.experiments.budgets import Budget
 from aisle.experiments.cells import Cell
 from aisle.experiments.options import MethodOptions, OptimizerOptions, RunOptions, TrainConfig
+from aisle.learning.optimizers import DEFAULT_RATES
 
 # Test log-likelihoods of Ding & Freedman (2020) in nats, by data, method, K and T.
 PAPER: dict[tuple[str, str, int, int | None], float] = {
@@ -47,7 +48,7 @@ class _Base(NamedTuple):
     Attributes:
         networks: in what they differ from the paper's.
         start_share: of the budget's epochs of a start; 0 for none.
-        rate: of learning, everywhere, as a multiple of the budget's.
+        rate: of learning, everywhere, as a multiple of the budget's if that names one.
     """
 
     networks: Mapping[str, Any]
@@ -137,9 +138,13 @@ class Maker(NamedTuple):
 
     def rated(self, optimizer: OptimizerOptions, rate: float = 1.0) -> OptimizerOptions:
         """Return an optimiser with a multiple of its rate, and with that of what it is for."""
-        if optimizer.learning_rate is None:
+        usual = optimizer.learning_rate
+        if usual is None and rate == 1.0:
             return optimizer
-        scaled = rate * BASES[self.base].rate * optimizer.learning_rate
+        # An optimiser's usual rate is that of the IWAE study, for all networks.
+        scaled = rate * (
+            DEFAULT_RATES[optimizer.optimizer] if usual is None else BASES[self.base].rate * usual
+        )
         return dataclasses.replace(optimizer, learning_rate=scaled)
 
     def name(self, cell: str) -> str:

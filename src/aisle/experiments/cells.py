@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from aisle.errors import InputError
+from aisle.errors import InputError, Interrupted
 from aisle.evaluation import LogLikelihood
 from aisle.experiments import commands, training
 from aisle.experiments.evaluating import evaluate
@@ -121,7 +121,7 @@ def _trained(cell: Cell, out: Path) -> training.Run:
     else:
         fitted = training.train(wanted, folder)
     if fitted.signal_number is not None:
-        raise KeyboardInterrupt(f"in {cell.name}; the same command goes on")
+        raise Interrupted(fitted.signal_number, f"in {cell.name}; the same command goes on")
     return training.open_run(folder)
 
 
@@ -262,7 +262,12 @@ def _settings(cell: Cell, out: Path) -> dict[str, Any]:
 
 def _check_settings(stored: dict[str, Any], wanted: dict[str, Any], file: Path) -> None:
     # What is stored may lack options that came later; these had their defaults.
-    whole = {**stored, "train": _essence(training.from_json(stored, file))}
+    try:
+        whole = {**stored, "train": _essence(training.config_of(dict(stored["train"])))}
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} is not of a cell of this version ({error}): choose another --out, or remove it"
+        ) from None
     if "evaluate" in stored:
         usual = dataclasses.asdict(EvaluateConfig())
         sampler = usual["sampler"] | stored["evaluate"].get("sampler", {})

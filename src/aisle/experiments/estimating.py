@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aisle.data import load
+from aisle.errors import Interrupted
 from aisle.experiments import training
 from aisle.experiments.cells import Cell
 from aisle.learning.trainer import fit
@@ -38,7 +39,7 @@ def estimate(cell: Cell) -> Estimate:
         show_progress=False,
     )
     if fitted.signal_number is not None:
-        raise KeyboardInterrupt
+        raise Interrupted(fitted.signal_number)
     updates = config.num_epochs * (len(dataset.train) // batch_size)
     first, last = (fitted.history[i] for i in (_UPDATES - 1, 2 * _UPDATES - 1))
     seconds, gradients = (last[name] - first[name] for name in ("seconds", "decoder_gradients"))

@@ -109,7 +109,8 @@ def run(
     examples = Examples(np.asarray(data.x), data.indices)
     folder = path / "gradients" if out is None else out
     claim(folder, _identity(opened, examples, settings))
-    remove_leftovers(folder)
+    for place in (folder, folder / "parts"):
+        remove_leftovers(place)
     outcome = measure(
         opened.model,
         opened.proposal,

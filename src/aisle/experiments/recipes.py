@@ -95,9 +95,9 @@ def _cell(make: Maker, trial: _Trial) -> Cell:
         start=make.name(f"recipe-{trial.after}") if trial.after else last(make.start()),
         optimizer=dataclasses.replace(usual, **trial.optimizer),
     )
-    if cell.evaluation is None or trial.name in {one.after for one in _TRIALS}:
+    if trial.name in {one.after for one in _TRIALS}:
         return cell._replace(evaluation=None)
-    return cell._replace(short=one_chain(cell.evaluation))
+    return cell._replace(short=one_chain(make.budget.evaluation[make.data]))
 
 
 def one_chain(evaluation: EvaluateConfig) -> EvaluateConfig:

@@ -243,20 +243,9 @@ def to_json(config: TrainConfig) -> dict[str, Any]:
 
 
 def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
-    """Read a configuration back; what is not there has its default."""
-    groups = {
-        "method": MethodOptions,
-        "model": ModelOptions,
-        "observations": DataOptions,
-        "optimizer": OptimizerOptions,
-        "run": RunOptions,
-    }
+    """Read the configuration of a run's folder back; what is not there has its default."""
     try:
-        values = dict(stored["train"])
-        for name, kind in groups.items():
-            _check_types(kind, values[name])
-        parts = {name: make(**_paths(values[name])) for name, make in groups.items()}
-        return TrainConfig(**values | parts)
+        return config_of(stored["train"])
     except (KeyError, TypeError) as error:
         if "fit" in stored:
             raise InputError(
@@ -267,6 +256,21 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
             f"{path / 'config.json'} is not that of a training run of this version ({error}): "
             "give the folder of one"
         ) from None
+
+
+def config_of(values: Mapping[str, Any]) -> TrainConfig:
+    """Return the configuration of plain values, or raise KeyError or TypeError."""
+    groups = {
+        "method": MethodOptions,
+        "model": ModelOptions,
+        "observations": DataOptions,
+        "optimizer": OptimizerOptions,
+        "run": RunOptions,
+    }
+    for name, kind in groups.items():
+        _check_types(kind, values[name])
+    parts = {name: make(**_paths(values[name])) for name, make in groups.items()}
+    return TrainConfig(**{**values, **parts})
 
 
 def _check_types(group: type, values: dict[str, Any]) -> None:

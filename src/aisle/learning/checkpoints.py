@@ -47,6 +47,15 @@ class _DamagedError(Exception):
     """A checkpoint that cannot be read whole, and why."""
 
 
+def check_place(folder: Path) -> None:
+    """Refuse a run's folder in which Orbax would not find what it has just written."""
+    if re.search(r"[*?[]", str(folder.resolve())):
+        raise InputError(
+            f"{folder} has one of * ? [ in its name, which Orbax takes for a pattern: choose "
+            "another --out"
+        )
+
+
 def save(folder: Path, update: int, state: PyTree, *, keep: int = 3) -> None:
     """Write the state after `update` updates into the run `folder`, and return when it is on disk.
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +70,8 @@ class Loop:
             processes.first_does(lambda: self._hold(stack))
             state, first = self._start(state, resume)
             stack.enter_context(closing(self.feeder))
-            writer = self._writer(stack, first)
+            writers: list[MetricsWriter] = []
+            processes.first_does(lambda: writers.extend(self._writers(stack, first)))
             signal_number = 0
             interruption = stack.enter_context(listening())
             progress = stack.enter_context(self._progress(first))
@@ -81,14 +83,13 @@ class Loop:
                 seconds = {"seconds": round(time.perf_counter() - begun_at, 3)}
                 records = [record | seconds for record in records]
                 history += records
-                if writer is not None:
-                    writer.write(records)
+                processes.first_does(partial(_write, writers, records))
                 progress.advance(done, self._epoch(done), f"bound {_mean_bound(records):.2f}")
                 self._check_skipped(state)
                 signal_number = processes.largest(interruption.signal_number or 0)
                 is_last = done == self.phases[-1].end or signal_number > 0
                 if is_last or time.perf_counter() - saved_at > self.checkpoint_seconds:
-                    self._save(state, done)
+                    processes.first_does(partial(self._save, state, done))
                     saved_at = time.perf_counter()
                 if signal_number:
                     break
@@ -118,14 +119,15 @@ class Loop:
         self, state: TrainState, first: int
     ) -> Iterator[tuple[Chunk, TrainState, UpdateLog]]:
         """Run the updates from `first` on, in chunks of about a second."""
-        update, length = first, 1
+        update = first
         everywhere = jax.NamedSharding(self.mesh, jax.P())
         key = processes.place(self.key, everywhere)
         capacity = self.feeder.largest_chunk(CHUNK_CAPACITY)
         for phase in self.phases:
             if update >= phase.end:
                 continue
-            run = make_chunk(phase.recipe, self.mesh, self.batch_size)
+            # Another method may be much slower.
+            length, run = 1, make_chunk(phase.recipe, self.mesh, self.batch_size)
             is_compiled, following = False, self._chunk(update, length, phase.end)
             while following is not None:
                 # Cut before this chunk is timed, as its examples are read at the same time.
@@ -220,11 +222,12 @@ class Loop:
             return 0.0
         return last_metrics(self.out).get("seconds", 0.0)
 
-    def _writer(self, stack: ExitStack, first: int) -> MetricsWriter | None:
+    def _writers(self, stack: ExitStack, first: int) -> list[MetricsWriter]:
+        """Return what writes the records, if they are to be written."""
         if self.out is None:
-            return None
+            return []
         writer = MetricsWriter(self.out, resume_at=first, tensorboard=self.tensorboard)
-        return stack.enter_context(writer)
+        return [stack.enter_context(writer)]
 
     def _progress(self, first: int) -> Progress:
         return Progress(
@@ -248,6 +251,11 @@ def best_params(state: TrainState) -> Any:
 
 def _mean_bound(records: list[dict[str, Any]]) -> float:
     return float(np.mean([record["bound"] for record in records if "bound" in record]))
+
+
+def _write(writers: list[MetricsWriter], records: list[dict[str, Any]]) -> None:
+    for writer in writers:
+        writer.write(records)
 
 
 def report(line: str) -> None:

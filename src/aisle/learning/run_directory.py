@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.files import disk_errors, locked, writing
+from aisle.files import alone_in, disk_errors, writing
 from aisle.provenance import provenance
 
 # From the end of a history, more than a record takes.
@@ -86,18 +86,9 @@ def last_metrics(path: Path) -> dict[str, Any]:
     return next(filter(None, map(_record, reversed(lines))), {})
 
 
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Keep other processes from training the same run, for as long as this one lives."""
-    with ExitStack() as stack:
-        with disk_errors(path):
-            try:
-                stack.enter_context(locked(path, is_patient=False))
-            except BlockingIOError:
-                raise InputError(
-                    f"{path} is being trained by another process: wait for it, or stop it first"
-                ) from None
-        yield
+def held(path: Path) -> AbstractContextManager[None]:
+    """Keep other processes from training the same run, for as long as this one does."""
+    return alone_in(path, "is being trained by another process")
 
 
 class MetricsWriter:
@@ -271,11 +262,8 @@ def _metrics_file(path: Path) -> Path:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    with writing(file) as part, part.open("wb") as handle:
-        handle.write(content)
-        handle.flush()
-        # On disk before the rename, or a loss of power could leave an empty file in its place.
-        os.fsync(handle.fileno())
+    with writing(file) as part:
+        part.write_bytes(content)
 
 
 def _unreadable(file: Path, error: OSError) -> InputError:

@@ -14,8 +14,8 @@ import numpy as np
 from aisle import processes
 from aisle.annealing import Kernel, presets, schedules
 from aisle.data import Split, check_bits, check_unmasked, check_values, spread
-from aisle.errors import InputError, check_rules, check_seed
-from aisle.learning import estimators, optimizers, run_directory
+from aisle.errors import InputError, check_rules, check_seed, check_whole, python_numbers
+from aisle.learning import checkpoints, estimators, optimizers, run_directory
 from aisle.learning.batches import Feeder
 from aisle.learning.loop import Loop, Phase, best_params, report
 from aisle.learning.observations import observe_rows
@@ -63,6 +63,12 @@ class Fitted(NamedTuple):
     state: TrainState
     history: list[dict[str, Any]]
     signal_number: int | None
+
+
+_WHOLE = (
+    *("num_samples", "num_temperatures", "num_leapfrog", "num_epochs", "warmup_epochs"),
+    *("batch_size", "validate_every", "keep_checkpoints", "seed"),
+)
 
 
 def fit(
@@ -137,7 +143,7 @@ def fit(
         tensorboard: also write the metrics for TensorBoard.
         show_progress: whether to show a progress bar on standard error.
     """
-    given = dict(locals())
+    given = python_numbers(locals())
     if resume and out is None:
         raise InputError("resume is True but out is None: give the folder of the run")
     split, shape = as_split(data)
@@ -213,6 +219,7 @@ def _own_config(given: Mapping[str, Any], split: Split) -> dict[str, Any]:
 
 def _claim(out: Path, config: Mapping[str, Any], resume: bool) -> None:
     """Make the folder of a new run, or see to it that an old one is gone on with as it was."""
+    checkpoints.check_place(out)
     if not resume:
         run_directory.create(out, config)
         return
@@ -342,6 +349,7 @@ def _held_out_bound(given: Mapping[str, Any], shape: tuple[int, ...]) -> Callabl
 
 def _check_arguments(given: Mapping[str, Any], num_examples: int) -> None:
     """Refuse numbers that make no sense, each with its rule; comparisons with NaN fail too."""
+    check_whole(given, _WHOLE)
     check_seed(given["seed"])
     rate = given["learning_rate"]
     rules = {

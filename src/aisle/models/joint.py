@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
+from aisle.compilation import jit
 from aisle.errors import InputError
 from aisle.types import (
     Distribution,
@@ -55,6 +55,15 @@ def check_observation(model: Any, x: Observation, what: str) -> None:
         )
 
 
+def check_encoder(proposal: Any) -> None:
+    """Refuse what is no encoder, such as a distribution."""
+    if not callable(proposal):
+        raise InputError(
+            f"the proposal is a {type(proposal).__name__}: give an encoder, from x to a "
+            "distribution q(z|x)"
+        )
+
+
 def check_parts(model: Model, proposal: Any, x: Observation) -> None:
     """Refuse a model and a proposal whose parts do not fit together, by their shapes alone.
 
@@ -65,11 +74,7 @@ def check_parts(model: Model, proposal: Any, x: Observation) -> None:
         proposal: whatever was given for one.
         x: one observation, or its shape.
     """
-    if not callable(proposal):
-        raise InputError(
-            f"the proposal is a {type(proposal).__name__}: give an encoder, from x to a "
-            "distribution q(z|x)"
-        )
+    check_encoder(proposal)
     jax.eval_shape(lambda x: _densities(model, proposal, x), x)
 
 
@@ -108,7 +113,7 @@ def check_density(model: Model, proposal: Proposal, x: Observation) -> dict[str,
     """Refuse a density that is not a number where the proposal puts z, and return the densities.
 
     Chains would reject every move and end in figures that are none either. Minus infinity is all
-    right: z may be where the model has no mass. What `check_parts` refuses is refused here, too.
+    right: z may be where the model has no mass. Shapes that `check_parts` refuses are refused here.
     What is returned tells models apart whose methods differ in nothing but their code, which no
     hash of them sees.
     """
@@ -122,7 +127,7 @@ def check_density(model: Model, proposal: Proposal, x: Observation) -> dict[str,
     return found
 
 
-@eqx.filter_jit
+@jit
 def _probe(model: Model, proposal: Proposal, x: Observation) -> dict[str, Scalar]:
     key_z, key_x = jax.random.split(jax.random.key(0))
     z = model.sample_prior(key_z)
