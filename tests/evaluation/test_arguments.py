@@ -80,7 +80,7 @@ def test_a_bad_argument_is_refused_and_leaves_nothing(as_users_have_it, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_numbers_and_arrays_of_other_libraries(as_users_have_it, tmp_path):
+def test_numbers_and_arrays_of_other_libraries(as_users_have_it, quick_compilation, tmp_path):
     class Frame:
         """What NumPy can read, and has no type of its own, as a table of pandas."""
 

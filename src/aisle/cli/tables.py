@@ -41,12 +41,16 @@ def reproduce(
     before = table_files.read(out / name)
     make_folder(out)
     remove_leftovers(out / "cells")
+
+    def write() -> table_files.Record:
+        found = table_files.together(spec, out, before)
+        table_files.write(spec, found, out / name)
+        return found
+
     for _ in _run(chosen, out):
-        # Now, so that an interruption leaves the table of what is done.
-        table_files.write(spec, table_files.together(spec, out, before), out / name)
-    found = table_files.together(spec, out, before)
-    table_files.write(spec, found, out / name)
-    table_files.show(spec, found, out / name)
+        # After each, so that an interruption leaves the table of what is done.
+        write()
+    table_files.show(spec, write(), out / name)
     return 0
 
 

@@ -60,10 +60,11 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
 
 def where_not_finite(values: np.ndarray) -> np.ndarray:
     """Return the places of values that are not finite in single precision, which models have."""
-    if not np.issubdtype(values.dtype, np.floating):
-        return np.argwhere(~np.isfinite(values)) if values.dtype.kind == "c" else np.empty((0, 0))
+    single = {"f": np.float32, "c": np.complex64}.get(values.dtype.kind)
+    if single is None:
+        return np.empty((0, values.ndim), int)
     with np.errstate(over="ignore"):
-        return np.argwhere(~np.isfinite(np.asarray(values, np.float32)))
+        return np.argwhere(~np.isfinite(np.asarray(values, single)))
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:

@@ -264,7 +264,7 @@ def _check_settings(stored: dict[str, Any], wanted: dict[str, Any], file: Path) 
     # What is stored may lack options that came later; these had their defaults.
     try:
         whole = {**stored, "train": _essence(training.config_of(dict(stored["train"])))}
-    except (KeyError, TypeError) as error:
+    except training.NOT_A_CONFIG as error:
         raise InputError(
             f"{file} is not of a cell of this version ({error}): choose another --out, or remove it"
         ) from None

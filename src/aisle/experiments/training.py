@@ -246,7 +246,7 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
     """Read the configuration of a run's folder back; what is not there has its default."""
     try:
         return config_of(stored["train"])
-    except (KeyError, TypeError) as error:
+    except NOT_A_CONFIG as error:
         if "fit" in stored:
             raise InputError(
                 f"{path} is a run of aisle.fit, with a model that only your program has: go on "
@@ -258,8 +258,12 @@ def from_json(stored: dict[str, Any], path: Path) -> TrainConfig:
         ) from None
 
 
+# What values that are no configuration lead to.
+NOT_A_CONFIG = (AttributeError, KeyError, TypeError)
+
+
 def config_of(values: Mapping[str, Any]) -> TrainConfig:
-    """Return the configuration of plain values, or raise KeyError or TypeError."""
+    """Return the configuration of plain values, or raise one of `NOT_A_CONFIG`."""
     groups = {
         "method": MethodOptions,
         "model": ModelOptions,
