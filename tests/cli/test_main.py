@@ -56,7 +56,7 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
         (["selfcheck", "--json", "a.npy"], "a.npy does not end in .json: give a file that does"),
         (["selfcheck", "--seed", str(2**63)], "--seed is 9223372036854775808: it must be from 0"),
         (["sample", "run", "--seed", "-1"], "--seed is -1: it must be from 0 to 4294967295"),
-        (["reproduce", "figure1", "--plan"], "figure1 is no table: --cells, --plan and --budget"),
+        (["reproduce", "figure1", "--plan"], "figure1 is no table: --cells and --plan are"),
     ],
 )
 def test_a_mistake_gets_one_line_and_code_two(capsys, arguments, words):

@@ -72,6 +72,15 @@ def test_figure1_writes_and_prints_the_same(capsys, quick, tmp_path):
         assert image.width > 1000
 
 
+@pytest.mark.parametrize(
+    ("budget", "draws"), [("smoke", 10_000), ("cpu", 20_000), ("paper", 20_000)]
+)
+def test_figure1_has_budgets_too(capsys, quick, tmp_path, budget, draws):
+    options = ("--out", tmp_path, "--budget", budget)
+    assert run(capsys, "reproduce", "figure1", *options)[0] == 0
+    assert [asked[1] for asked in quick] == [draws]
+
+
 def test_figure1_reports_a_claim_that_does_not_hold(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(figure1, "run", lambda *_: result(0.7))
     code, printed, _ = run(capsys, "reproduce", "figure1", "--out", tmp_path)
