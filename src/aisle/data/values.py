@@ -48,6 +48,11 @@ def feature_ranges(split: Split) -> np.ndarray:
     return (high - low) / (255 if split.dtype == np.uint8 else 1)
 
 
+def is_finite(values: np.ndarray) -> np.ndarray:
+    """Say which values are finite in single precision, which models compute in."""
+    return np.abs(values) <= np.finfo(np.float32).max
+
+
 def check_unmasked(array: Any, source: str) -> None:
     """Refuse an array with masked values, which NumPy would otherwise just uncover."""
     number = np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0
@@ -90,8 +95,7 @@ def _check_floats(split: Split, source: str, *, as_probabilities: bool) -> None:
 
 
 def _check_finite(block: np.ndarray, start: int, split: Split, source: str) -> None:
-    # Models compute in single precision, in which a larger number is infinite.
-    finite = np.abs(block) <= np.finfo(np.float32).max
+    finite = is_finite(block)
     if finite.all():
         return
     index, column = (int(i) for i in np.argwhere(~finite)[0])

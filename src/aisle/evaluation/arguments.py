@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.data import Split, check_unmasked, check_values
+from aisle.data.values import is_finite
 from aisle.errors import InputError, check_rules, check_seed, check_whole
 from aisle.files import json_text
 
@@ -59,12 +60,10 @@ def check_observations(x: PyTree, indices: np.ndarray | None) -> np.ndarray:
 
 
 def where_not_finite(values: np.ndarray) -> np.ndarray:
-    """Return the places of values that are not finite in single precision, which models have."""
-    single = {"f": np.float32, "c": np.complex64}.get(values.dtype.kind)
-    if single is None:
+    """Return the places of values that a model would take for infinite, or for no numbers."""
+    if not np.issubdtype(values.dtype, np.inexact):
         return np.empty((0, values.ndim), int)
-    with np.errstate(over="ignore"):
-        return np.argwhere(~np.isfinite(np.asarray(values, single)))
+    return np.argwhere(~is_finite(values))
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:

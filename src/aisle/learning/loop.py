@@ -88,7 +88,9 @@ class Loop:
                 self._check_skipped(state)
                 signal_number = processes.largest(interruption.signal_number or 0)
                 is_last = done == self.phases[-1].end or signal_number > 0
-                if is_last or time.perf_counter() - saved_at > self.checkpoint_seconds:
+                is_due = is_last or time.perf_counter() - saved_at > self.checkpoint_seconds
+                # By the first one's clock: all must wait for it, or none.
+                if processes.from_first(np.int32(is_due)):
                     processes.first_does(partial(self._save, state, done))
                     saved_at = time.perf_counter()
                 if signal_number:
