@@ -1,29 +1,65 @@
+from . import data as data
 from .annealing import (
+    HMC as HMC,
     Annealed as Annealed,
     AnnealInfo as AnnealInfo,
+    Kernel as Kernel,
+    Ladder as Ladder,
+    MoveInfo as MoveInfo,
+    Transition as Transition,
     anneal as anneal,
     anneal_reverse as anneal_reverse,
     effective_sample_size as effective_sample_size,
     log_mean_exp as log_mean_exp,
     normalised_weights as normalised_weights,
+    schedules as schedules,
 )
+from .data import Split as Split, View as View
 from .errors import InputError as InputError, TrainingError as TrainingError
 from .evaluation import (
+    Certificate as Certificate,
+    ImportanceSampler as ImportanceSampler,
     LogLikelihood as LogLikelihood,
+    Sampler as Sampler,
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
 )
-from .experiments.training import (
-    Run as Run,
-    load_weights as load_weights,
-    open_run as open_run,
+from .learning import (
+    AIS as AIS,
+    IWAE as IWAE,
+    MHHMC as MHHMC,
+    VAE as VAE,
+    Adam as Adam,
+    DReG as DReG,
+    EarlyStopping as EarlyStopping,
+    Look as Look,
+    Losses as Losses,
+    Method as Method,
+    Metrics as Metrics,
+    Muon as Muon,
+    Phase as Phase,
+    Recipe as Recipe,
+    Validation as Validation,
+    rates as rates,
 )
-from .learning import Fitted as Fitted, fit as fit
 from .models import (
+    Bernoulli as Bernoulli,
     DiagonalNormal as DiagonalNormal,
+    Gaussian as Gaussian,
     LinearGaussian as LinearGaussian,
     PriorDistribution as PriorDistribution,
     PriorProposal as PriorProposal,
+    encode as encode,
     one_layer as one_layer,
+    reconstruct as reconstruct,
+    sample as sample,
     two_layer as two_layer,
+)
+from .runs.fitting import Fitted as Fitted, fit as fit
+from .runs.opening import Run as Run, load_weights as load_weights, open_run as open_run
+from .runs.recorder import RunFolder as RunFolder
+from .types import (
+    Distribution as Distribution,
+    Model as Model,
+    Proposal as Proposal,
 )

@@ -1,5 +1,6 @@
 """How functions are compiled: for objects of any kind, and by what options."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -22,24 +23,31 @@ def compiler_options() -> dict[str, int] | None:
 
 
 def jit(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Compile once for all arguments of a kind, but anew for objects that JAX cannot look into.
-
-    An object that is no pytree is a constant of a compiled function, known by its identity: were it
-    changed, its old values would be computed with. Functions are taken to be what they were.
-    """
+    """Compile once for all arguments of a kind, but anew for objects that may change unseen."""
     compiled = eqx.filter_jit(function)
 
     @functools.wraps(function)
     def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        if any(map(_may_change, jax.tree.leaves((args, kwargs)))):
+        if may_change((args, kwargs)):
             return eqx.filter_jit(lambda: function(*args, **kwargs))()
         return compiled(*args, **kwargs)
 
     return call
 
 
-def _may_change(leaf: Any) -> bool:
+def may_change(tree: Any) -> bool:
+    """Say whether a tree has objects that JAX cannot look into.
+
+    An object that is no pytree is a constant of a compiled function, known by its identity: were it
+    changed, the function would compute with its old values. Functions and frozen dataclasses are
+    taken to be what they were.
+    """
+    return any(map(_is_opaque, jax.tree.leaves(tree)))
+
+
+def _is_opaque(leaf: Any) -> bool:
     is_value = eqx.is_array_like(leaf) or isinstance(leaf, str)
     # JAX's functions are objects of its own classes.
     is_function = inspect.isroutine(leaf) or type(leaf).__module__.startswith("jax")
-    return not (is_value or is_function)
+    is_frozen = dataclasses.is_dataclass(leaf) and leaf.__dataclass_params__.frozen  # pyright: ignore
+    return not (is_value or is_function or is_frozen)

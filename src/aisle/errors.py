@@ -1,28 +1,33 @@
-"""What can go wrong in ways that are told to the user in one line."""
+"""Exceptions with one-line messages, and the checks that raise them."""
 
-from collections.abc import Iterable, Mapping
-from numbers import Integral, Number
-from typing import Any
+import math
+from numbers import Integral, Real
 
 
 class InputError(ValueError):
-    """A mistake in the input, told in one line: the value, the rule it breaks and the fix.
+    """A mistake in the input, in one line: the value, the rule it breaks and the fix.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2. Where the mistake is in
+    one argument, `argument` names it and `message` is the rest, so that the command line can call
+    the argument as it is typed.
     """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(f"{argument} {message}" if argument else message)
+        self.argument, self.message = argument, message
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on, though nothing was wrong with the input; nothing is lost.
+    """Training failed, though nothing was wrong with the input; what was written is kept.
 
     The command line prints it without a traceback and exits with code 1.
     """
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has ended training early, in order.
+    """A signal ended the work early, in order.
 
-    The command line prints the words, and exits with the signal's code.
+    The command line prints the words and exits with the signal's code.
     """
 
     def __init__(self, signal_number: int, *words: str) -> None:
@@ -30,30 +35,32 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number = signal_number
 
 
-def check_seed(seed: int) -> None:
+def check(is_kept: bool, argument: str, value: object, rule: str) -> None:
+    """Refuse a value that breaks its rule. A comparison with NaN is False, so NaN is refused."""
+    if not is_kept:
+        raise InputError(f"is {value!r}: it must be {rule}", argument=argument)
+
+
+def check_count(argument: str, value: object, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    check(is_whole, argument, value, "a whole number")
+    check(int(value) >= least, argument, value, f"at least {least}")  # pyright: ignore
+
+
+def check_positive(argument: str, value: object) -> None:
+    """Refuse what is not a finite number above zero."""
+    check_real(argument, value)
+    check(0 < value < math.inf, argument, value, "finite and positive")  # pyright: ignore
+
+
+def check_real(argument: str, value: object) -> None:
+    """Refuse what is not a number, such as text."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    check(is_number, argument, value, "a number")
+
+
+def check_seed(seed: object) -> None:
     """Refuse a seed that does not fit the random generators."""
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
-
-
-def python_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with NumPy's numbers as Python's own, which files can hold."""
-    numbers: dict[str, Any] = {
-        name: value for name, value in given.items() if isinstance(value, Number)
-    }
-    own = {name: value.item() for name, value in numbers.items() if hasattr(value, "item")}
-    return {**given, **own}
-
-
-def check_whole(given: Mapping[str, object], names: Iterable[str]) -> None:
-    """Refuse a number that must be whole and is not."""
-    for name in names:
-        if not isinstance(given[name], Integral):
-            raise InputError(f"{name} is {given[name]!r}: it must be a whole number")
-
-
-def check_rules(given: Mapping[str, object], rules: Mapping[str, tuple[bool, str]]) -> None:
-    """Refuse the first value whose rule is not kept, in one line that names both."""
-    for name, (is_kept, rule) in rules.items():
-        if not is_kept:
-            raise InputError(f"{name} is {given[name]}: it must be {rule}")
+    check_count("seed", seed, 0)
+    check(int(seed) < 2**32, "seed", seed, f"from 0 to {2**32 - 1}")  # pyright: ignore

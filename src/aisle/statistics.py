@@ -1,4 +1,4 @@
-"""Figures with their standard errors."""
+"""Numbers with their standard errors."""
 
 from typing import NamedTuple
 
@@ -14,6 +14,9 @@ class Mean(NamedTuple):
     mean: float
     standard_error: float
     num_examples: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} +- {self.standard_error:.2f}"
 
 
 def summarise(values: np.ndarray) -> Mean:
@@ -40,16 +43,16 @@ def is_ahead(gain: Mean, gap: Mean | None) -> bool:
 
 
 def double_sampled(wanted: np.ndarray, chosen: np.ndarray, cheap: np.ndarray) -> Mean:
-    """Estimate the mean over all examples of a figure that only some of them have.
+    """Estimate the mean over all examples of a number that only some of them have.
 
-    The mean of a cheap figure, which all have, is corrected by the mean difference on the chosen
+    The mean of a cheap number, which all have, is corrected by the mean difference on the chosen
     ones. Nothing is fitted, so the estimate is unbiased if these are chosen without regard to the
-    figures; the closer the cheap figure, the smaller the error.
+    numbers; the closer the cheap one, the smaller the error.
 
     Args:
-        wanted: the figure of the chosen examples.
+        wanted: the number of each chosen example.
         chosen: their places among all.
-        cheap: the cheap figure of all examples.
+        cheap: the cheap number of each example.
     """
     wanted, number = np.asarray(wanted, np.float64), len(cheap)
     with np.errstate(invalid="ignore"):

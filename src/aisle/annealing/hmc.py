@@ -17,82 +17,133 @@ Written here rather than taken from a sampling library because the state must ke
 the path apart (`aisle.annealing.path`), so that a transition costs exactly L gradients of log p.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool
 
 from aisle.annealing.path import Evaluation, Path, evaluate, gradient, log_density
+from aisle.annealing.transition import MoveInfo
+from aisle.errors import InputError, check, check_count, check_real
+from aisle.objects import Chosen
 from aisle.types import Latent, PRNGKey, Scalar
 
 
-class HMCParams(NamedTuple):
-    """What a transition is made of; fixed during a run whose weights are reported.
-
-    Attributes:
-        step_size: eps, in units of `scale`.
-        scale: s, a pytree like the latent; ones for no preconditioning.
-        num_leapfrog: L, at least 1.
-        refresh: r in (0, 1], the share of new noise in the momentum; 1 forgets the old one.
-        jitter: in [0, 1); each transition draws its step size from eps (1 +- jitter), uniformly.
-    """
-
-    step_size: Scalar
-    scale: Latent
-    num_leapfrog: int
-    refresh: float | Scalar = 1.0
-    jitter: float | Scalar = 0.0
-
-
 class HMCState(NamedTuple):
-    """A point of the extended space with what the next transition needs to know of it."""
+    """A point of the extended space; `scale` is s, the same throughout a run."""
 
     z: Latent
     momentum: Latent
     point: Evaluation
+    scale: Latent
 
 
-class HMCInfo(NamedTuple):
-    """How a transition went.
+@dataclass(frozen=True, repr=False)
+class HMC(Chosen):
+    """Hamiltonian Monte Carlo, a transition of the annealing run.
+
+    Example:
+        >>> aisle.HMC(num_leapfrog=2, refresh=0.6, precondition=0.75)
+        aisle.HMC(num_leapfrog=2, refresh=0.6, precondition=0.75)
 
     Attributes:
-        acceptance: probability with which the proposal was accepted.
-        energy_change: of the proposal; not finite where `is_nonfinite`.
-        is_nonfinite: whether an energy was not finite, which rejects the proposal.
+        num_leapfrog: L, steps of the integrator in a transition.
+        refresh: r in (0, 1], the share of new noise in the momentum; 1 forgets the old one.
+        precondition: power of the proposal's standard deviations that makes the scale s; 0 for
+            no preconditioning.
     """
 
-    acceptance: Scalar
-    energy_change: Scalar
-    is_nonfinite: Bool[Array, ""]
+    num_leapfrog: int = 5
+    refresh: float = 1.0
+    precondition: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_count("num_leapfrog", self.num_leapfrog)
+        for name in ("refresh", "precondition"):
+            check_real(name, getattr(self, name))
+        check(0 < self.refresh <= 1, "refresh", self.refresh, "above 0 and at most 1")
+        is_kept = 0 <= self.precondition < math.inf
+        check(is_kept, "precondition", self.precondition, "finite, and 0 or more")
 
-def init(key: PRNGKey, z: Latent, path: Path) -> HMCState:
-    """Start at `z` with a momentum from its stationary law. Costs one gradient of log p."""
-    return HMCState(z, _normal_like(key, z), evaluate(path, z))
+    @property
+    def num_gradients(self) -> int:
+        """L: a gradient for each leapfrog step, and none beside."""
+        return self.num_leapfrog
 
+    @property
+    def first_step_size(self) -> float:
+        """The paper's first step, or one in units of the proposal's scale."""
+        return 0.5 if self.precondition else 0.1
 
-def step(
-    key: PRNGKey, state: HMCState, path: Path, beta: Scalar, params: HMCParams
-) -> tuple[HMCState, HMCInfo]:
-    """Make one transition that leaves f_beta(z) N(v) invariant. Costs L gradients of log p."""
-    key_momentum, key_jitter, key_accept = jax.random.split(key, 3)
-    refreshed = _refresh(key_momentum, state, params.refresh)
-    return _move(key_jitter, key_accept, refreshed, path, beta, params)
+    @property
+    def largest_step_size(self) -> float:
+        """The paper's largest step, or one in units of the proposal's scale."""
+        return 2.0 if self.precondition else 0.3
 
+    def init(self, key: PRNGKey, z: Latent, path: Path) -> HMCState:
+        """Start at `z` with a momentum from its stationary law."""
+        return HMCState(z, _normal_like(key, z), evaluate(path, z), self._scale(z, path))
 
-def step_reversed(
-    key: PRNGKey, state: HMCState, path: Path, beta: Scalar, params: HMCParams
-) -> tuple[HMCState, HMCInfo]:
-    """Make the time reversal of `step`: the kernel that a reverse annealing run needs."""
-    key_momentum, key_jitter, key_accept = jax.random.split(key, 3)
-    moved, info = _move(key_jitter, key_accept, _negate(state), path, beta, params)
-    return _refresh(key_momentum, _negate(moved), params.refresh), info
+    def step(
+        self, key: PRNGKey, state: HMCState, path: Path, beta: Scalar, step_size: Scalar
+    ) -> tuple[HMCState, MoveInfo]:
+        """Make one transition that leaves f_beta(z) N(v) invariant."""
+        key_momentum, key_accept = jax.random.split(key)
+        refreshed = self._refresh(key_momentum, state)
+        return self._move(key_accept, refreshed, path, beta, step_size)
+
+    def step_reversed(
+        self, key: PRNGKey, state: HMCState, path: Path, beta: Scalar, step_size: Scalar
+    ) -> tuple[HMCState, MoveInfo]:
+        """Make the time reversal of `step`: the kernel that a reverse annealing run needs."""
+        key_momentum, key_accept = jax.random.split(key)
+        moved, info = self._move(key_accept, _negate(state), path, beta, step_size)
+        return self._refresh(key_momentum, _negate(moved)), info
+
+    def _scale(self, z: Latent, path: Path) -> Latent:
+        if not self.precondition:
+            return jax.tree.map(jnp.ones_like, z)
+        if path.scale is None:
+            raise InputError(
+                f"is {self.precondition:g} but the proposal's distribution has no `scale`: add "
+                "one, or use 0",
+                argument="precondition",
+            )
+        if jax.tree.map(jnp.shape, path.scale) != jax.tree.map(jnp.shape, z):
+            raise InputError(
+                f"the proposal's scale has the shapes {jax.tree.map(jnp.shape, path.scale)} and "
+                f"the latent {jax.tree.map(jnp.shape, z)}: give a scale for each latent dimension"
+            )
+        return jax.tree.map(lambda s: s**self.precondition, path.scale)
+
+    def _move(
+        self, key: PRNGKey, state: HMCState, path: Path, beta: Scalar, step_size: Scalar
+    ) -> tuple[HMCState, MoveInfo]:
+        """Propose by leapfrog; accept, or stay with the momentum negated."""
+        proposed = leapfrog(state, path, beta, step_size, self.num_leapfrog)
+        energy_proposed = energy(proposed, beta)
+        energy_change = energy_proposed - energy(state, beta)
+        is_nonfinite = ~jnp.isfinite(energy_proposed) | jnp.isnan(energy_change)
+        acceptance = jnp.where(is_nonfinite, 0, jnp.exp(jnp.minimum(-energy_change, 0)))
+        is_accepted = jax.random.uniform(key, dtype=acceptance.dtype) < acceptance
+
+        # The scale is the same in both and stays out, so that the loop carries it untouched.
+        moved, stayed = (s._replace(scale=None) for s in (proposed, _negate(state)))
+        chosen = jax.tree.map(lambda a, b: jnp.where(is_accepted, a, b), moved, stayed)
+        return chosen._replace(scale=state.scale), MoveInfo(acceptance, energy_change, is_nonfinite)
+
+    def _refresh(self, key: PRNGKey, state: HMCState) -> HMCState:
+        kept = (1 - self.refresh**2) ** 0.5
+        noise = _normal_like(key, state.momentum)
+        momentum = jax.tree.map(lambda v, n: kept * v + self.refresh * n, state.momentum, noise)
+        return state._replace(momentum=momentum)
 
 
 def leapfrog(
-    state: HMCState, path: Path, beta: Scalar, step_size: Scalar, scale: Latent, num_steps: int
+    state: HMCState, path: Path, beta: Scalar, step_size: Scalar, num_steps: int
 ) -> HMCState:
     """Integrate Hamilton's equations for `num_steps` steps, with as many gradients of log p.
 
@@ -100,10 +151,10 @@ def leapfrog(
     """
 
     def kick(momentum: Latent, grad: Latent, size: Scalar) -> Latent:
-        return jax.tree.map(lambda v, g, s: v + size * s * g, momentum, grad, scale)
+        return jax.tree.map(lambda v, g, s: v + size * s * g, momentum, grad, state.scale)
 
     def drift(z: Latent, momentum: Latent) -> Latent:
-        return jax.tree.map(lambda a, v, s: a + step_size * s * v, z, momentum, scale)
+        return jax.tree.map(lambda a, v, s: a + step_size * s * v, z, momentum, state.scale)
 
     def inner_step(carry: tuple[Latent, Latent], _: None) -> tuple[tuple[Latent, Latent], None]:
         z, momentum = carry
@@ -115,45 +166,13 @@ def leapfrog(
     z = drift(z, momentum)
     point = evaluate(path, z)
     momentum = kick(momentum, gradient(point, beta), step_size / 2)
-    return HMCState(z, momentum, point)
+    return HMCState(z, momentum, point, state.scale)
 
 
 def energy(state: HMCState, beta: Scalar) -> Scalar:
     """Return -log of the extended density, up to the momentum's constant."""
     kinetic = sum(jnp.sum(v**2) for v in jax.tree.leaves(state.momentum)) / 2
     return kinetic - log_density(state.point, beta)
-
-
-def _move(
-    key_jitter: PRNGKey,
-    key_accept: PRNGKey,
-    state: HMCState,
-    path: Path,
-    beta: Scalar,
-    params: HMCParams,
-) -> tuple[HMCState, HMCInfo]:
-    """Propose by leapfrog; accept, or stay with the momentum negated."""
-    dtype = state.point.log_p.dtype
-    noise = jax.random.uniform(key_jitter, dtype=dtype, minval=-1, maxval=1)
-    step_size = params.step_size * (1 + params.jitter * noise)
-    proposed = leapfrog(state, path, beta, step_size, params.scale, params.num_leapfrog)
-
-    energy_proposed = energy(proposed, beta)
-    energy_change = energy_proposed - energy(state, beta)
-    is_nonfinite = ~jnp.isfinite(energy_proposed) | jnp.isnan(energy_change)
-    acceptance = jnp.where(is_nonfinite, 0, jnp.exp(jnp.minimum(-energy_change, 0)))
-    is_accepted = jax.random.uniform(key_accept, dtype=dtype) < acceptance
-
-    chosen = jax.tree.map(lambda a, b: jnp.where(is_accepted, a, b), proposed, _negate(state))
-    return chosen, HMCInfo(acceptance, energy_change, is_nonfinite)
-
-
-def _refresh(key: PRNGKey, state: HMCState, refresh: float | Scalar) -> HMCState:
-    kept = (1 - refresh**2) ** 0.5
-    noise = _normal_like(key, state.momentum)
-    return state._replace(
-        momentum=jax.tree.map(lambda v, n: kept * v + refresh * n, state.momentum, noise)
-    )
 
 
 def _negate(state: HMCState) -> HMCState:

@@ -13,14 +13,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from aisle.types import Latent, LogDensity, Scalar
+from aisle.types import Distribution, Latent, LogDensity, Scalar
 
 
 class Path(NamedTuple):
-    """The two ends of the path, as functions of one latent."""
+    """The two ends of the path, as functions of one latent.
+
+    Attributes:
+        log_q: log-density of the proposal.
+        log_p: log of the joint density.
+        scale: standard deviations of the proposal, a pytree like the latent, or None if it does
+            not know them. Transitions may use them as units.
+    """
 
     log_q: LogDensity
     log_p: LogDensity
+    scale: Latent | None = None
 
 
 class Evaluation(NamedTuple):
@@ -30,6 +38,11 @@ class Evaluation(NamedTuple):
     log_p: Scalar
     grad_log_q: Latent
     grad_log_p: Latent
+
+
+def path_from(q: Distribution, log_joint: LogDensity) -> Path:
+    """Return the path from q to the joint."""
+    return Path(q.log_prob, log_joint, getattr(q, "scale", None))
 
 
 def evaluate(path: Path, z: Latent) -> Evaluation:

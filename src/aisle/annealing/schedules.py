@@ -5,16 +5,15 @@ double precision and rounded once, with both ends exact: a weight is right for w
 used, so long as its increments and its kernels use the same ones.
 """
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from aisle.errors import InputError
+from aisle.errors import InputError, check, check_count, check_positive
 
-Betas = Float[Array, " points"]
+# Of NumPy where they are constants, as all are that do not depend on a run.
+Betas = Float[Array | np.ndarray, " points"]
 
 
 def linear(num_temperatures: int) -> Betas:
@@ -27,16 +26,14 @@ def sigmoid(num_temperatures: int, steepness: float = 4.0) -> Betas:
 
     The schedule of the AIS evaluation literature (Wu et al., 2017), which uses a steepness of 4.
     """
-    if not steepness > 0:
-        raise InputError(f"steepness is {steepness}: the sigmoid schedule needs a positive one")
+    check_positive("steepness", steepness)
     curve = np.tanh(steepness / 2 * (2 * _grid(num_temperatures) - 1))
     return explicit((curve - curve[0]) / (curve[-1] - curve[0]))
 
 
 def geometric(num_temperatures: int, first: float = 0.01) -> Betas:
     """Let beta grow by a constant factor from `first` to 1: dense near the proposal."""
-    if not 0 < first < 1:
-        raise InputError(f"first is {first}: a geometric schedule starts between 0 and 1")
+    check(0 < first < 1, "first", first, "between 0 and 1")
     exponent = 1 - _grid(num_temperatures)[1:]
     if num_temperatures > 1:
         exponent = exponent / exponent[0]
@@ -49,8 +46,7 @@ def ramp(num_temperatures: int, share: float = 0.5) -> Betas:
     Between `linear`, whose chains spend all their time away from the posterior, and `immediate`,
     whose weights are those of importance sampling.
     """
-    if not 0 < share <= 1:
-        raise InputError(f"share is {share}: a ramp takes more than 0 and at most 1 of the moves")
+    check(0 < share <= 1, "share", share, "above 0 and at most 1")
     rising = max(1, round(share * _checked(num_temperatures)))
     return explicit(np.minimum(np.arange(num_temperatures + 1) / rising, 1))
 
@@ -112,23 +108,7 @@ def explicit(betas: ArrayLike) -> Betas:
             f"betas falls from {values[index]:g} to {values[index + 1]:g} at index {index + 1}: "
             "inverse temperatures must not decrease"
         )
-    return jnp.asarray(values, jnp.result_type(float))
-
-
-SCHEDULES: dict[str, Callable[[int], Betas]] = {
-    "linear": linear,
-    "sigmoid": sigmoid,
-    "geometric": geometric,
-    "ramp": ramp,
-    "immediate": immediate,
-}
-
-
-def named(name: str, num_temperatures: int) -> Betas:
-    """Return the schedule called `name`, with its default shape."""
-    if name not in SCHEDULES:
-        raise InputError(f"schedule is {name!r}: choose from {', '.join(SCHEDULES)}")
-    return SCHEDULES[name](num_temperatures)
+    return values.astype(jnp.result_type(float))
 
 
 def _grid(num_temperatures: int) -> np.ndarray:
@@ -136,6 +116,5 @@ def _grid(num_temperatures: int) -> np.ndarray:
 
 
 def _checked(num_temperatures: int) -> int:
-    if num_temperatures < 1:
-        raise InputError(f"num_temperatures is {num_temperatures}: annealing needs at least 1")
+    check_count("num_temperatures", num_temperatures)
     return num_temperatures

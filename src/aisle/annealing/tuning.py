@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from aisle.types import PRNGKey, Scalar
@@ -72,6 +73,18 @@ def pilot(
     start = _Pilot(jnp.log(step_sizes), jnp.zeros_like(step_sizes), jnp.zeros_like(step_sizes))
     _, trace = jax.lax.scan(round_, start, jnp.arange(num_rounds))
     return jnp.exp(jnp.mean(trace[num_rounds // 2 :], axis=0))
+
+
+def interpolated(
+    betas: Float[Array | np.ndarray, " points"],
+    known_betas: Float[Array | np.ndarray, " known_points"],
+    known_sizes: Float[Array, " known"],
+) -> StepSizes:
+    """Return step sizes for other inverse temperatures than they are known for.
+
+    They vary smoothly with beta: log-linear between the known ones, constant before the first.
+    """
+    return jnp.exp(jnp.interp(betas[1:], known_betas[1:], jnp.log(known_sizes)))
 
 
 class _Pilot(NamedTuple):

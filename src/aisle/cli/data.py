@@ -1,16 +1,13 @@
 """`aisle data list` and `aisle data fetch`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from aisle.cli.options import DataDir
 from aisle.cli.output import table_console
-from aisle.experiments.options import optional
-
-DataDir = Annotated[Path | None, optional(metavar="DIR")]
 
 
 @dataclass

@@ -2,17 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
-from aisle.cli.report import write_report
-from aisle.errors import InputError
+from aisle.errors import Interrupted, check_count
+from aisle.runs.options import (
+    EvaluateConfig,
+    MethodOptions,
+    ModelOptions,
+    OptimizerOptions,
+    RunOptions,
+    SamplerOptions,
+    TrainConfig,
+)
 
 if TYPE_CHECKING:
-    from aisle.experiments.cells import Row
+    from aisle.evaluation import LogLikelihood
+    from aisle.runs.opening import Run
     from aisle.statistics import Mean
 
 TITLE = "test log-likelihood in nats, a stochastic lower bound; gap of bidirectional Monte Carlo"
@@ -25,6 +34,26 @@ COLUMNS: Columns = {
     "gap": "right",
     "better than vae by": "right",
 }
+METHODS = {
+    "vae": MethodOptions("vae"),
+    "dreg": MethodOptions("dreg"),
+    "mh-hmc": MethodOptions("mh-hmc"),
+    "ais": MethodOptions("ais"),
+}
+# Of a digit.
+_SHAPE = (8, 8)
+
+
+class Compared(NamedTuple):
+    """What the table says of a method."""
+
+    method: str
+    updates: int
+    decoder_gradients: int
+    seconds: float
+    log_likelihood: "Mean"
+    gap: "Mean"
+    better_than_vae: "Mean | None"
 
 
 @dataclass
@@ -33,57 +62,93 @@ class Demo:
 
     vae, dreg, mh-hmc and ais make the same number of updates of the same networks. Ends with a
     table, with pictures of samples and with a page to look at, report.html, in the folder given. A
-    demo that was interrupted goes on where it was.
+    demo that was interrupted is resumed by the same command.
     """
 
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/demo")
     """Folder of the runs, the table (results.json), the pictures and the page."""
 
     epochs: int = 100
-    """Passes over the 1,500 training digits."""
+    """Passes over the 1,350 training digits."""
 
     seed: int = 0
     """Seed of everything."""
 
     def run(self) -> int:
         """Train, compare, print the table and draw."""
-        if self.epochs < 1:
-            raise InputError(f"epochs is {self.epochs}: it must be at least 1")
+        check_count("epochs", self.epochs)
         set_up_jax()
         import jax
 
-        from aisle.experiments import cells, demo
-        from aisle.experiments.training import open_run
+        from aisle.cli.report import write_report
         from aisle.provenance import provenance
         from aisle.report.pictures import sample_panel, save_panels
 
-        console, done, panels = table_console(), [], []
-        for cell in demo.cells(self.epochs, self.seed):
-            console.print(f"training {cell.name}")
-            done.append(cells.run_cell(cell, self.out))
-            model = open_run(self.out / cell.name).model
-            panel = sample_panel(jax.random.key(self.seed), model, 64)
-            panels.append(panel._replace(title=f"samples, {cell.name}"))
-        rows = [one.row for one in done]
-        better = [None, *(cells.difference(one, done[0]) for one in done[1:])]
-        lines = [texts(*pair) for pair in zip(rows, better, strict=True)]
-        console.print(screen_table(TITLE, COLUMNS, lines))
+        console, found, panels = table_console(), {}, []
+        for name in METHODS:
+            console.print(f"training {name}")
+            run, result = self._trained(name)
+            found[name] = (run, result)
+            panel = sample_panel(jax.random.key(self.seed), run.model, 64)
+            panels.append(panel._replace(title=f"samples, {name}"))
+        rows = [_compared(name, *one, found["vae"][1]) for name, one in found.items()]
+        console.print(screen_table(TITLE, COLUMNS, [_texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
-        listed = [
-            cells.as_plain(row) | {"better_than_vae": mean and mean._asdict()}
-            for row, mean in zip(rows, better, strict=True)
-        ]
-        write_json(self.out / "results.json", {"results": listed, **content})
-        save_panels(self.out / "samples.png", panels, demo.SHAPE)
-        folders = [self.out / row.cell for row in rows]
+        write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})
+        save_panels(self.out / "samples.png", panels, _SHAPE)
+        folders = [self.out / name for name in METHODS]
         write_report(folders, self.out / "report.html", seed=self.seed)
         for name in ("samples.png", "results.json", "report.html"):
             console.print(str(self.out / name), soft_wrap=True)
         return 0
 
+    def _trained(self, name: str) -> tuple["Run", "LogLikelihood"]:
+        """Train and evaluate one method, as far as that is not done."""
+        from aisle.runs import checkpoints, training
+        from aisle.runs.evaluating import evaluate
+        from aisle.runs.opening import open_run
 
-def texts(row: "Row", better: "Mean | None") -> list[str]:
-    """Return what the table says of a method."""
+        folder, config = self.out / name, self._config(name)
+        is_begun = (folder / "config.json").exists()
+        if not is_begun or checkpoints.latest(folder) is None or not _is_done(folder):
+            begin = training.resume if is_begun else lambda path: training.train(config, path)
+            if begin(folder).is_interrupted:
+                raise Interrupted(2, "the same command resumes the demo")
+        run = open_run(folder)
+        sampler = SamplerOptions(num_chains=8, num_temperatures=200, seed=self.seed)
+        return run, evaluate(run, EvaluateConfig(sampler=sampler))[0]
+
+    def _config(self, name: str) -> TrainConfig:
+        return TrainConfig(
+            "digits",
+            self.epochs,
+            method=METHODS[name],
+            model=ModelOptions(num_latents=20, num_hidden=100),
+            optimizer=OptimizerOptions(batch_size=100, optimizer="adam", learning_rate=3e-3),
+            run=RunOptions(seed=self.seed, validate_every=10),
+        )
+
+
+def _is_done(folder: Path) -> bool:
+    from aisle.runs.opening import open_run
+
+    run = open_run(folder)
+    return run.update >= run.num_planned
+
+
+def _compared(name: str, run: "Run", result: "LogLikelihood", vae: "LogLikelihood") -> Compared:
+    from aisle.runs.folder import last_metrics
+    from aisle.statistics import summarise
+
+    last, gap = last_metrics(run.path), result.gap
+    assert gap is not None
+    better = None if result is vae else summarise(result.log_p - vae.log_p)
+    cost = (run.update, last["decoder_gradients"], last["seconds"])
+    return Compared(name, *cost, result.estimate, gap, better)
+
+
+def _texts(row: Compared) -> list[str]:
+    better = row.better_than_vae
     return [
         row.method,
         f"{row.updates:,}",
@@ -93,3 +158,7 @@ def texts(row: "Row", better: "Mean | None") -> list[str]:
         with_error(row.gap),
         "" if better is None else with_error(better),
     ]
+
+
+def _plain(row: Compared) -> dict[str, Any]:
+    return {k: v._asdict() if hasattr(v, "_asdict") else v for k, v in row._asdict().items()}

@@ -4,8 +4,8 @@ import contextlib
 import os
 import sys
 
+from aisle.cli.options import DistributedOptions
 from aisle.errors import InputError
-from aisle.experiments.options import DistributedOptions
 
 
 def set_up_jax(joined: DistributedOptions | None = None) -> None:

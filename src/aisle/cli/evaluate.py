@@ -8,12 +8,30 @@ from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from aisle.cli.devices import set_up_jax
+from aisle.cli.options import (
+    DistributedOptions,
+    ModelName,
+    RunPath,
+    SamplerFlags,
+    flags,
+    optional,
+)
 from aisle.cli.output import check_writable, table_console, with_error, write_json
-from aisle.cli.sample import RunPath
-from aisle.experiments.options import DistributedOptions, EvaluateConfig, optional
+from aisle.cli.sample import opened
+from aisle.runs.options import EvaluateConfig
 
 if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
+    from aisle.runs.opening import Run
+
+# The sampler's options are a group of their own below.
+_EvaluateFlags = flags(
+    EvaluateConfig,
+    whole_split={"metavar": "T"},
+    data={"metavar": "DATA"},
+    data_dir={"metavar": "DIR"},
+    sampler={"name": "sampler"},
+)
 
 
 # Nats from which on a gap is more than most differences between models.
@@ -28,8 +46,8 @@ class Evaluate:
 
     Chains are annealed from the encoder to the posterior, with step sizes that were tuned on other
     examples and frozen. Their mean weight is a stochastic lower bound of log p(x). Bidirectional
-    Monte Carlo bounds log p(x) from both sides on examples of the model's own: the gap says how far
-    off the estimate can be. An evaluation that was killed goes on with the same command.
+    Monte Carlo bounds log p(x) from both sides on data simulated from the model: the gap says
+    how far off the estimate can be. An evaluation that was killed is resumed by the same command.
     """
 
     run_path: Positional[RunPath]
@@ -41,8 +59,11 @@ class Evaluate:
     json: Annotated[Path | None, optional(metavar="PATH")] = None
     """Also write the result as JSON to this file."""
 
-    config: Annotated[OmitArgPrefixes[EvaluateConfig], arg(name="")] = field(
-        default_factory=EvaluateConfig
+    model: ModelName = None
+    """Function that builds the networks of a run of aisle.fit, whose data --data names."""
+
+    config: Annotated[OmitArgPrefixes[_EvaluateFlags], arg(name="")] = field(
+        default_factory=lambda: _EvaluateFlags(sampler=SamplerFlags())
     )
     joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
         default_factory=DistributedOptions
@@ -55,37 +76,37 @@ class Evaluate:
         set_up_jax(self.joined)
         from aisle import processes
         from aisle.evaluation.results import as_json
-        from aisle.experiments.evaluating import evaluate
+        from aisle.runs.evaluating import evaluate
 
-        console, tolerance = table_console(), self.config.sampler.tolerance
+        console, config = table_console(), self.config
+        run, dataset = opened(self.run_path, self.model, config.data, config.data_dir)
         try:
             result, folder = evaluate(
-                self.run_path,
-                self.config,
+                run,
+                config,
+                data=dataset,
                 out=self.out,
                 report=lambda round_: console.print(_line(round_), highlight=False),
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on where it was") from None
+            raise KeyboardInterrupt("the same command resumes it") from None
         if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
-        console.print(_table(result, f"{self.run_path}, {self.config.split} examples"))
-        for line in (*_progress(self.run_path, result), *_warnings(result, tolerance)):
+        console.print(_table(result, f"{self.run_path}, {config.split} examples"))
+        for line in (*_progress(run), *_warnings(result, config.sampler.tolerance)):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
             console.print(str(folder / name), soft_wrap=True, highlight=False)
         return 0
 
 
-def _progress(path: Path, result: "LogLikelihood") -> list[str]:
+def _progress(run: "Run") -> list[str]:
     """Say if training is not finished."""
-    from aisle.experiments.training import planned_updates
-
-    made, planned = result.settings["about"]["update"], planned_updates(path)
-    if made >= planned:
+    if run.update >= run.num_planned:
         return []
     return [
-        f"Training is not finished (update {made:,} of {planned:,}): aisle train --resume {path}"
+        f"Training is not finished (update {run.update:,} of {run.num_planned:,}): aisle train "
+        f"--resume {run.path}"
     ]
 
 

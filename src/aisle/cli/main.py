@@ -10,17 +10,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Annotated, Any, NoReturn, Protocol, Union, runtime_checkable
 
-from tyro.extras import subcommand_cli_from_dict
+import tyro
+from tyro.conf import subcommand
 
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
 from aisle.cli.evaluate import Evaluate
-from aisle.cli.gradients import Gradients
-from aisle.cli.kernels import Kernels
 from aisle.cli.report import Report
-from aisle.cli.reproduce import Reproduce
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
@@ -46,15 +44,16 @@ COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "train": Train,
     "evaluate": Evaluate,
-    "kernels": Kernels,
-    "gradients": Gradients,
     "sample": Sample,
     "export": Export,
     "report": Report,
     "data": Data,
-    "reproduce": Reproduce,
     "selfcheck": Selfcheck,
 }
+
+
+# Arguments of objects that are typed by another name.
+_TYPED = {"refresh": "momentum_refresh", "average": "ema", "every": "validate_every"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -85,7 +84,7 @@ def _run(arguments: list[str] | None) -> NoReturn:
     try:
         sys.exit(command.run())
     except InputError as error:
-        _fail(_as_typed(str(error), command))
+        _fail(_as_typed(error, command))
     except TrainingError as error:
         _fail(str(error), code=1)
     except (KeyboardInterrupt, ImportError) as error:
@@ -104,16 +103,25 @@ def parse(arguments: list[str] | None) -> Command:
     if (sys.argv[1:] if arguments is None else arguments) == ["--version"]:
         sys.stdout.write(f"aisle {version('aisle')}\n")
         sys.exit(0)
+    words = sys.argv[1:] if arguments is None else arguments
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):
-            return subcommand_cli_from_dict(
-                COMMANDS, prog="aisle", description=_DESCRIPTION, args=arguments
-            )
+            if words and words[0] in COMMANDS:
+                return tyro.cli(COMMANDS[words[0]], prog=f"aisle {words[0]}", args=words[1:])
+            # A line for each: what a command does in full, its own help says.
+            listed: Any = Union[tuple(_listed(name) for name in COMMANDS)]  # noqa: UP007
+            return tyro.cli(listed, prog="aisle", description=_DESCRIPTION, args=words)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         _fail(_one_line(captured.getvalue()))
+
+
+def _listed(name: str) -> Any:
+    command = COMMANDS[name]
+    line = (command.__doc__ or "").splitlines()[0]
+    return Annotated[command, subcommand(name, description=line)]
 
 
 def _one_line(framed: str) -> str:
@@ -128,15 +136,12 @@ def _one_line(framed: str) -> str:
     return "; ".join(sentence for sentence in sentences if sentence)
 
 
-def _as_typed(message: str, command: object) -> str:
-    """Call an option as it is typed, where the library's message begins with its name and value.
-
-    A file may be called like an option, but what is said of it does not begin like a value.
-    """
-    found = re.match(r"(\w+) is (?=[-\d'(]|nan|inf)", message)
-    if found is None or found[1] not in _option_names(command):
-        return message
-    return f"--{found[1].replace('_', '-')}{message[found.end(1) :]}"
+def _as_typed(error: InputError, command: object) -> str:
+    """Call an argument as it is typed, where it is one of the command's options."""
+    name = _TYPED.get(error.argument or "", error.argument)
+    if name is None or name not in _option_names(command):
+        return str(error)
+    return f"--{name.replace('_', '-')} {error.message}"
 
 
 def _option_names(options: object) -> Iterator[str]:

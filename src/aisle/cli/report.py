@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
+from aisle.cli.options import optional
 from aisle.cli.output import check_writable, table_console
-from aisle.errors import InputError, check_rules, check_seed
-from aisle.experiments.options import EvaluateConfig, SamplerOptions, optional
+from aisle.errors import InputError, check_seed
+from aisle.runs.options import EvaluateConfig, SamplerOptions
 
 if TYPE_CHECKING:
     from aisle.data import Dataset

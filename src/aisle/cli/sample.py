@@ -2,15 +2,36 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from aisle.cli.options import DataDir, ModelName, RunPath, optional
 from aisle.cli.output import check_writable, table_console
-from aisle.errors import InputError, check_seed
-from aisle.experiments.options import optional
+from aisle.errors import InputError, check_count, check_seed
 
-RunPath = Annotated[Path, arg(metavar="RUN")]
+if TYPE_CHECKING:
+    from aisle.data import Dataset
+    from aisle.runs.opening import Run
+
+
+def opened(
+    path: Path, model: str | None, data: str | None, data_dir: Path | None
+) -> tuple["Run", "Dataset | None"]:
+    """Open a run; one of `aisle.fit` by the function that builds its networks, and its data."""
+    import jax
+
+    from aisle.data import View, load
+    from aisle.runs.networks import own_networks
+    from aisle.runs.opening import open_run
+
+    if model is None:
+        return open_run(path), None
+    if data is None:
+        raise InputError("--model needs --data, the examples that the function is called with")
+    dataset = load(data, data_dir, view=View())
+    networks = own_networks(model, jax.random.key(0), dataset.train)
+    return open_run(path, *networks), dataset
 
 
 @dataclass
@@ -23,8 +44,8 @@ class Sample:
     run_path: Positional[RunPath]
     """Folder of a training run."""
 
-    out: Annotated[Path, arg(metavar="PNG")] = Path("samples.png")
-    """File to write."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("samples.png")
+    """File to write: pictures as .png, or the samples themselves as .npy."""
 
     num_samples: int = 64
     """Pictures in each grid; of reconstructions, half as many with as many originals."""
@@ -32,32 +53,55 @@ class Sample:
     seed: int = 0
     """Seed of the draws."""
 
-    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
+    model: ModelName = None
+    """Function that builds the networks of a run of aisle.fit."""
+
+    data: Annotated[str | None, optional(metavar="DATA")] = None
+    """Its data."""
+
+    data_dir: DataDir = None
     """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
         """Draw, and say where the file is."""
-        if self.num_samples < 1:
-            raise InputError(f"num_samples is {self.num_samples}: it must be at least 1")
+        check_count("num_samples", self.num_samples)
         check_seed(self.seed)
-        check_writable(self.out, ".png")
+        check_writable(self.out, ".npy" if self.out.suffix == ".npy" else ".png")
+        run, dataset = opened(self.run_path, self.model, self.data, self.data_dir)
+        if self.out.suffix == ".npy":
+            self._save_samples(run)
+        else:
+            self._draw(run, dataset)
+        line = f"{self.out}: update {run.update:,} of {self.run_path}"
+        table_console().print(line, soft_wrap=True, highlight=False)
+        return 0
+
+    def _save_samples(self, run: "Run") -> None:
+        import numpy as np
+
+        from aisle.files import writing
+        from aisle.models import sample
+
+        drawn = np.asarray(sample(run.model, self.num_samples, seed=self.seed))
+        with writing(self.out) as part, part.open("wb") as file:
+            np.save(file, drawn)
+
+    def _draw(self, run: "Run", dataset: "Dataset | None") -> None:
         import jax
 
-        from aisle.experiments.held_out import held_out
-        from aisle.experiments.training import open_run
+        from aisle.data import spread
         from aisle.report.pictures import reconstruction_panel, sample_panel, save_panels
+        from aisle.runs.opening import load_data
 
-        run = open_run(self.run_path)
-        xs = held_out(run, max(1, self.num_samples // 2), self.data_dir).x
+        dataset = dataset or load_data(run, self.data_dir)
+        held_out = dataset.valid or dataset.test
+        xs = held_out.observe(spread(len(held_out), max(1, self.num_samples // 2)))
         key_samples, key_rest = jax.random.split(jax.random.key(self.seed))
         panels = [
             sample_panel(key_samples, run.model, self.num_samples),
             reconstruction_panel(key_rest, run.model, run.proposal, xs),
         ]
-        save_panels(self.out, panels, run.shape)
-        line = f"{self.out}: update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True, highlight=False)
-        return 0
+        save_panels(self.out, panels, run.shape or dataset.shape)
 
 
 @dataclass
@@ -74,12 +118,21 @@ class Export:
     path: Positional[Annotated[Path, arg(metavar="FILE")]]
     """File to write, such as model.safetensors."""
 
+    model: ModelName = None
+    """Function that builds the networks of a run of aisle.fit."""
+
+    data: Annotated[str | None, optional(metavar="DATA")] = None
+    """Its data."""
+
+    data_dir: DataDir = None
+    """Folder of the named data sets, or of the file, if it has moved since training."""
+
     def run(self) -> int:
         """Export, and say where the file is."""
         check_writable(self.path, ".safetensors")
-        from aisle.experiments.training import export_run, open_run
+        from aisle.runs.opening import export_run
 
-        run = open_run(self.run_path)
+        run, _ = opened(self.run_path, self.model, self.data, self.data_dir)
         export_run(run, self.path)
         line = f"{self.path}: update {run.update:,} of {self.run_path}"
         table_console().print(line, soft_wrap=True, highlight=False)

@@ -10,12 +10,12 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from aisle.cli.options import optional
 from aisle.cli.output import check_writable, table_console, write_json
 from aisle.errors import check_seed
-from aisle.experiments.options import optional
 
 if TYPE_CHECKING:
-    from aisle.experiments.selfcheck import Check
+    from aisle.evaluation.selfcheck import Check
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Selfcheck:
     """
 
     json: Annotated[Path | None, optional(metavar="PATH")] = None
-    """Also write the figures, the seed, the versions and the machine to this file."""
+    """Also write the numbers, the seed, the versions and the machine to this file."""
 
     seed: int = 0
     """Seed of all chains."""
@@ -46,12 +46,12 @@ class Selfcheck:
         num_failed = sum(not check.is_passed for check in checks)
         _print(results, num_failed, seconds)
         if self.json is not None:
-            figures = [
+            numbers = [
                 {"group": title, **check._asdict(), "is_passed": check.is_passed}
                 for title, group in results.items()
                 for check in group
             ]
-            summary = {"is_passed": not num_failed, "num_failed": num_failed, "checks": figures}
+            summary = {"is_passed": not num_failed, "num_failed": num_failed, "checks": numbers}
             write_json(
                 self.json, {**summary, "seed": self.seed, "seconds": seconds, **provenance()}
             )
@@ -61,7 +61,7 @@ class Selfcheck:
 def _run_groups(seed: int) -> dict[str, list["Check"]]:
     import jax
 
-    from aisle.experiments.selfcheck import GROUPS
+    from aisle.evaluation.selfcheck import GROUPS
 
     results = {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -85,8 +85,8 @@ def _print(results: dict[str, list["Check"]], num_failed: int, seconds: float) -
         table.add_row(Text(title, "bold"))
         for check in group:
             verdict = Text("ok", "green") if check.is_passed else Text("FAILED", "bold red")
-            figures = (check.truth, check.estimate, check.standard_error)
-            row = [f"{figure:.4f}" for figure in figures]
+            numbers = (check.truth, check.estimate, check.standard_error)
+            row = [f"{number:.4f}" for number in numbers]
             table.add_row(f"  {check.name}", check.rule, *row, f"{check.z:.2f}", verdict)
     console = table_console()
     console.print(table)

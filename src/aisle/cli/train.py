@@ -3,57 +3,66 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from signal import SIGINT
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from aisle.cli.output import table_console
-from aisle.errors import InputError
-from aisle.experiments.options import (
-    DEFAULT_EPOCHS,
-    DataOptions,
+from aisle.cli.options import (
+    DataFlags,
     DistributedOptions,
-    MethodOptions,
-    ModelOptions,
-    OptimizerOptions,
-    RunOptions,
-    TrainConfig,
+    MethodFlags,
+    ModelFlags,
+    OptimizerFlags,
+    RunFlags,
     optional,
 )
+from aisle.cli.output import table_console
+from aisle.errors import InputError, Interrupted
+from aisle.runs.options import TrainConfig
+
+if TYPE_CHECKING:
+    from aisle.runs.fitting import Fitted
 
 
 @dataclass
 class Train:
     """Train a model on a named data set or on an array of your own.
 
-    For example: aisle train digits --method ais -K 5 -T 11 -L 5 --epochs 100 --out runs/digits
+    For example: aisle train digits --num-hidden 64 --out runs/digits
 
-    A run can be killed at any time and goes on where it was, bit for bit, with
+    Without --method, a VAE makes a cheap start and annealed importance sampling follows, each with
+    its own learning rate. A run can be killed at any time and is resumed, bit for bit, with
     aisle train --resume runs/digits
     """
 
     data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
     """digits, mnist, omniglot, or the path of an .npy or .npz file, examples along the first axis.
-    Without a part called test, a tenth of them is held out."""
+    An .npz may have parts called train, valid and test. Without a part called test, a tenth of the
+    examples is held out; without one called valid, see --num-valid."""
 
     out: Annotated[Path | None, optional(metavar="RUN")] = None
     """Folder of the run, which must not exist yet; by default runs/DATA-METHOD-seedSEED."""
 
     resume: Annotated[Path | None, optional(metavar="RUN")] = None
-    """Go on with this run. Its configuration is in the run; only --epochs may be given, and
-    --data-dir where its data have moved."""
+    """Resume this run. Its configuration is in the run; only --epochs or --updates may be given,
+    and --data-dir where its data have moved."""
 
     num_epochs: Annotated[int | None, optional(aliases=["--epochs"], metavar="INT")] = None
-    """Passes over the data, counted from the start of the run; by default 100."""
+    """Passes over the data, counted from the start of the run.
+    By default 100, or as many as make 5,000 updates."""
 
-    method: OmitArgPrefixes[MethodOptions] = field(default_factory=MethodOptions)
-    model: OmitArgPrefixes[ModelOptions] = field(default_factory=ModelOptions)
-    observations: Annotated[OmitArgPrefixes[DataOptions], arg(name="data")] = field(
-        default_factory=DataOptions
+    num_updates: Annotated[int | None, optional(aliases=["--updates"], metavar="INT")] = None
+    """The same in updates, instead of --epochs."""
+
+    method: OmitArgPrefixes[MethodFlags] = field(default_factory=MethodFlags)
+    model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
+    observations: Annotated[OmitArgPrefixes[DataFlags], arg(name="data")] = field(
+        default_factory=DataFlags
     )
-    optimizer: OmitArgPrefixes[OptimizerOptions] = field(default_factory=OptimizerOptions)
-    run_options: Annotated[OmitArgPrefixes[RunOptions], arg(name="run")] = field(
-        default_factory=RunOptions
+    optimizer: OmitArgPrefixes[OptimizerFlags] = field(default_factory=OptimizerFlags)
+    run_options: Annotated[OmitArgPrefixes[RunFlags], arg(name="run")] = field(
+        default_factory=RunFlags
     )
     joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
         default_factory=DistributedOptions
@@ -63,12 +72,12 @@ class Train:
         """Train, and say where the run is."""
         self._check()
         from aisle.cli.devices import set_up_jax
-        from aisle.experiments import training
+        from aisle.runs import training
 
         set_up_jax(self.joined)
         if self.resume is not None:
-            out = self.resume
-            fitted = training.resume(out, self.num_epochs, self.observations.data_dir)
+            out, place = self.resume, self.observations.data_dir
+            fitted = training.resume(out, self.num_epochs, self.num_updates, place)
         else:
             config = self._config()
             out = self.out or _default_out(config)
@@ -77,7 +86,9 @@ class Train:
 
     def _check(self) -> None:
         if (self.data is None) == (self.resume is None):
-            raise InputError("give either DATA, to start a run, or --resume RUN, to go on with one")
+            raise InputError("give either DATA, to start a run, or --resume RUN, to resume one")
+        if self.num_epochs is not None and self.num_updates is not None:
+            raise InputError("give --epochs or --updates, and not both")
         if self.resume is None:
             return
         at_home = dataclasses.replace(self.observations, data_dir=None)
@@ -85,20 +96,21 @@ class Train:
         changed = [
             f.name
             for f in dataclasses.fields(rest)
-            if f.name not in ("resume", "num_epochs", "joined")
+            if f.name not in ("resume", "num_epochs", "num_updates", "joined")
             and getattr(rest, f.name) != _default(f)
         ]
         if changed:
             raise InputError(
                 "--resume takes its configuration from the run: of the other options only "
-                "--epochs and --data-dir may be given"
+                "--epochs, --updates and --data-dir may be given"
             )
 
     def _config(self) -> TrainConfig:
         assert self.data is not None
         return TrainConfig(
             self.data,
-            DEFAULT_EPOCHS if self.num_epochs is None else self.num_epochs,
+            self.num_epochs,
+            self.num_updates,
             self.method,
             self.model,
             self.observations,
@@ -118,16 +130,13 @@ def _default_out(config: TrainConfig) -> Path:
     return Path("runs") / name
 
 
-def _conclude(fitted, out: Path) -> int:
+def _conclude(fitted: "Fitted", out: Path) -> int:
     console = table_console()
     update, num_skipped = int(fitted.state.update), int(fitted.state.num_skipped)
     if num_skipped:
         console.print(f"{num_skipped} updates were skipped for a gradient that was not finite")
-    if fitted.signal_number is not None:
-        console.print(
-            f"stopped at update {update}; go on with: aisle train --resume {out}", soft_wrap=True
-        )
-        return 128 + fitted.signal_number
+    if fitted.is_interrupted:
+        raise Interrupted(SIGINT, f"resume with: aisle train --resume {out}")
     bounds = [record for record in fitted.history if "held_out_bound" in record]
     if bounds:
         last = bounds[-1]

@@ -4,19 +4,20 @@ from aisle.data.datasets import Description, describe, load
 from aisle.data.download import fetch
 from aisle.data.places import data_directory
 from aisle.data.split import Dataset, Split, spread
-from aisle.data.values import check_bits, check_unmasked, check_values, feature_ranges
+from aisle.data.values import as_split, check_support, remarks
+from aisle.data.view import View
 
 __all__ = [
     "Dataset",
     "Description",
     "Split",
-    "check_bits",
-    "check_unmasked",
-    "check_values",
+    "View",
+    "as_split",
+    "check_support",
     "data_directory",
     "describe",
-    "feature_ranges",
     "fetch",
     "load",
+    "remarks",
     "spread",
 ]

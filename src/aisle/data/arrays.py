@@ -11,7 +11,8 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from aisle.data.readers import DAMAGE, held_out_rows
-from aisle.data.split import Dataset, Split
+from aisle.data.split import Split
+from aisle.data.view import View
 from aisle.errors import InputError
 
 
@@ -22,29 +23,36 @@ class Header(NamedTuple):
     dtype: np.dtype
 
 
+class Parts(NamedTuple):
+    """The parts of a file; without a `valid` of its own, that is None."""
+
+    train: Split
+    valid: Split | None
+    test: Split
+
+
 def is_file_name(text: str) -> bool:
     """Say whether `text` means a user's file rather than the name of a data set."""
     return text.lower().endswith((".npy", ".npz")) or "/" in text or "\\" in text
 
 
-def read_user_file(path: Path) -> Dataset:
+def read_user_file(path: Path, view: View) -> Parts:
     """Open a user's file; one tenth of the rows is held out if it has no test part of its own."""
     if not path.is_file():
         raise InputError(f"{path} is not a file: give the path of an .npy or .npz file")
     readers = {".npy": _read_npy, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} is neither .npy nor .npz: save the examples with np.save")
-    train, test = readers[path.suffix.lower()](path)
-    return Dataset(path.stem, train, test, train.array.shape[1:], str(path))
+    return readers[path.suffix.lower()](path, view)
 
 
-def hold_out(array: np.ndarray) -> tuple[Split, Split]:
+def hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
     """Split the rows of an array into nine tenths and one tenth, without copying it."""
     train, test = held_out_rows(len(array), max(1, len(array) // 10))
-    return Split(array, train), Split(array, test)
+    return Split(array, train, view), Split(array, test, view)
 
 
-def _read_npy(path: Path) -> tuple[Split, Split]:
+def _read_npy(path: Path, view: View) -> Parts:
     with _explained(path), path.open("rb") as file:
         header = _read_header(file)
         num_bytes = path.stat().st_size - file.tell()
@@ -56,23 +64,30 @@ def _read_npy(path: Path) -> tuple[Split, Split]:
             "follow; save it again"
         )
     with _explained(path):
-        return hold_out(np.lib.format.open_memmap(path, mode="r"))
+        train, test = hold_out(np.lib.format.open_memmap(path, mode="r"), view)
+    return Parts(train, None, test)
 
 
-def _read_npz(path: Path) -> tuple[Split, Split]:
+def _read_npz(path: Path, view: View) -> Parts:
     with _explained(path), zipfile.ZipFile(path) as archive:
         names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
         if "train" not in names and len(names) != 1:
             raise InputError(
                 f"{path} holds {', '.join(names) or 'no arrays'}: it needs an array called train, "
-                "and perhaps one called test, or only one array"
+                "and perhaps valid and test, or only one array"
             )
-        if "train" not in names or "test" not in names:
-            name = "train" if "train" in names else names[0]
-            return hold_out(_member(archive, path, name, min_rows=2))
-        train = Split(_member(archive, path, "train", min_rows=2))
-        test = Split(_member(archive, path, "test", min_rows=1))
-    return _check_alike(train, test, path)
+        found = {
+            name: _member(archive, path, name, min_rows=2 if name == "train" else 1)
+            for name in (("train", "valid", "test") if "train" in names else names)
+            if name in names
+        }
+    _check_alike(found, path)
+    train = Split(found.get("train", next(iter(found.values()))), None, view)
+    valid = Split(found["valid"], None, view) if "valid" in found else None
+    if "test" in found:
+        return Parts(train, valid, Split(found["test"], None, view))
+    train, test = hold_out(train.arrays, view)
+    return Parts(train, valid, test)
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:
@@ -128,32 +143,22 @@ def _check(header: Header, what: str, min_rows: int) -> None:
             f"{what} has the shape {shape}: it needs at least {min_rows} "
             f"row{'s' if min_rows > 1 else ''} and one value in a row"
         )
-    _check_dtype(header.dtype, what)
-
-
-def _check_dtype(dtype: np.dtype, what: str) -> None:
-    if dtype in (np.uint8, np.bool_) or (dtype.kind == "f" and dtype.itemsize <= 8):
-        return
-    if dtype.kind in "iu":
-        fix = (
-            "save grey values of 0 to 255 as x.astype(np.uint8), others as x.astype(np.float32); "
-            "for counts, give a model of counts to aisle.fit"
-        )
-    else:
-        fix = "save numbers, as x.astype(np.float32)"
-    raise InputError(f"{what} has values of type {dtype}: use uint8, bool or floats; {fix}")
-
-
-def _check_alike(train: Split, test: Split, path: Path) -> tuple[Split, Split]:
-    one, other = train.array.shape[1:], test.array.shape[1:]
-    if one != other:
+    if header.dtype.kind not in "buif" or header.dtype.itemsize > 8:
         raise InputError(
-            f"{path} has examples of the shape {one} in train and {other} in test: both need the "
-            "same shape"
+            f"{what} has values of type {header.dtype}: save numbers, as x.astype(np.float32)"
         )
-    if train.dtype != test.dtype:
-        raise InputError(
-            f"{path} has values of type {train.dtype} in train and {test.dtype} in test: save both "
-            "with the same type"
-        )
-    return train, test
+
+
+def _check_alike(found: dict[str, np.ndarray], path: Path) -> None:
+    (first, one), *others = found.items()
+    for name, other in others:
+        if one.shape[1:] != other.shape[1:]:
+            raise InputError(
+                f"{path} has examples of the shape {one.shape[1:]} in {first} and "
+                f"{other.shape[1:]} in {name}: all parts need the same shape"
+            )
+        if one.dtype != other.dtype:
+            raise InputError(
+                f"{path} has values of type {one.dtype} in {first} and {other.dtype} in {name}: "
+                "save all parts with the same type"
+            )

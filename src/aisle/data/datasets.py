@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from aisle.data.arrays import is_file_name, read_user_file
+from aisle.data.arrays import Parts, is_file_name, read_user_file
 from aisle.data.omniglot import read_archives
 from aisle.data.places import data_directory, find_form
 from aisle.data.readers import Arrays, read_idx, read_mat, read_npz, read_sklearn
 from aisle.data.sources import SOURCES, Form, Source, named
 from aisle.data.split import Dataset, Split
+from aisle.data.view import View
 from aisle.errors import InputError
 
 READERS: dict[str, Callable[[Path, Form, Source], Arrays]] = {
@@ -33,25 +34,59 @@ class Description(NamedTuple):
     found: str
 
 
-def load(name_or_path: str | Path, data_dir: str | Path | None = None) -> Dataset:
+def load(
+    name_or_path: str | Path,
+    data_dir: str | Path | None = None,
+    *,
+    view: View | None = None,
+    num_valid: int | None = None,
+) -> Dataset:
     """Load a data set.
+
+    Example:
+        >>> dataset = aisle.data.load("digits")
+        >>> len(dataset.train), len(dataset.valid), len(dataset.test)
+        (1350, 150, 297)
 
     Args:
         name_or_path: digits, mnist or omniglot; or the path of an .npy or .npz file. An .npy holds
             examples along its first axis and may be larger than memory; an .npz holds `train` and
-            perhaps `test`, or one array of any name. Without `test`, one tenth is held out.
+            perhaps `valid` and `test`, or one array of any name. Without `test`, one tenth is
+            held out.
         data_dir: where the named data sets are; see `data_directory`.
+        view: how stored examples become what a model sees. By default the pictures of the named
+            sets are grey values from which bits are drawn anew, and files are taken as they are.
+        num_valid: examples to take from `train` for validation, where the data have no such part;
+            0 for none. By default 5,000 of mnist, 1,345 of omniglot and a tenth of others.
     """
     text = str(name_or_path)
     if is_file_name(text):
-        return read_user_file(Path(text).expanduser())
-    source = named(text)
-    folder = data_directory(data_dir) / source.name
+        path = Path(text).expanduser()
+        parts = read_user_file(path, view or View())
+        named_as, source, usual = path.stem, str(path), len(parts.train) // 10
+    else:
+        known = named(text)
+        parts, source = _read_named(known, data_directory(data_dir) / known.name, view)
+        named_as, usual = known.name, known.num_valid
+    train, valid, test = parts
+    if valid is None:
+        number = max(1, usual) if num_valid is None else num_valid
+        train, valid = train.without(number) if number else (train, None)
+    elif num_valid is not None:
+        raise InputError(
+            f"is {num_valid} but {source} has a part called valid: leave it out",
+            argument="num_valid",
+        )
+    return Dataset(named_as, train, valid, test, train.arrays.shape[1:], source)
+
+
+def _read_named(source: Source, folder: Path, view: View | None) -> tuple[Parts, str]:
     form = find_form(source, folder)
     if form is None:
         raise InputError(_missing(source, folder))
+    seen = view or View(is_grey=True, binarize="dynamic", is_flat=True)
     train, test = READERS[form.kind](folder, form, source)
-    return Dataset(source.name, Split(train), Split(test), source.shape, _origin(form, folder))
+    return Parts(Split(train, None, seen), None, Split(test, None, seen)), _origin(form, folder)
 
 
 def describe(data_dir: str | Path | None = None) -> list[Description]:
@@ -68,7 +103,15 @@ def _describe(source: Source, data_dir: Path) -> Description:
         found = "comes with scikit-learn, nothing to fetch"
     else:
         found = _origin(form, folder)
-    return Description(*source[:-1], found)
+    return Description(
+        source.name,
+        source.description,
+        source.num_train,
+        source.num_test,
+        source.shape,
+        source.licence,
+        found,
+    )
 
 
 def _origin(form: Form, folder: Path) -> str:

@@ -37,11 +37,18 @@ class Form(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A named data set; `forms` are looked for, and fetched, in the order given."""
+    """A named data set of grey pictures.
+
+    Attributes:
+        num_train: examples to train on, those for validation included.
+        num_valid: of these, the examples for validation; as in the IWAE study where it had some.
+        forms: looked for, and fetched, in the order given.
+    """
 
     name: str
     description: str
     num_train: int
+    num_valid: int
     num_test: int
     shape: tuple[int, ...]
     licence: str
@@ -78,6 +85,7 @@ _DIGITS = Source(
     name="digits",
     description="handwritten digits, small and at once at hand",
     num_train=1_500,
+    num_valid=150,
     num_test=297,
     shape=(8, 8),
     licence="CC BY 4.0",
@@ -89,6 +97,7 @@ _MNIST = Source(
     name="mnist",
     description="handwritten digits",
     num_train=60_000,
+    num_valid=5_000,
     num_test=10_000,
     shape=(28, 28),
     licence="CC BY-SA 3.0",
@@ -125,6 +134,7 @@ _OMNIGLOT = Source(
     name="omniglot",
     description="handwritten characters of 50 alphabets, in the 28x28 split of the IWAE study",
     num_train=24_345,
+    num_valid=1_345,
     num_test=8_070,
     shape=(28, 28),
     licence="MIT",

@@ -1,14 +1,19 @@
-"""Examples as rows of an array that may be larger than memory."""
+"""Examples along the first axis of a pytree of arrays, which may be larger than memory."""
 
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from aisle.errors import InputError
+from aisle.data.view import View
+from aisle.errors import InputError, check_count
+from aisle.types import Observation
 
 # What one pass over the data holds in memory at a time.
 CHUNK_BYTES = 1 << 25
@@ -16,98 +21,122 @@ CHUNK_BYTES = 1 << 25
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows of an array that belong together, such as the examples to train on.
+    """The examples that belong together, such as those to train on.
+
+    Example:
+        >>> split = aisle.Split(np.uint8([[0, 255], [51, 0]]), view=aisle.View(is_grey=True))
+        >>> len(split), split.observe([1]).tolist()
+        (2, [[0.20000000298023224, 0.0]])
 
     Attributes:
-        array: examples along the first axis, in memory or memory-mapped; uint8 (read as
-            value / 255), bool (handed out as uint8, 0 and 255) or floating point.
-        rows: which rows of `array` belong to the split, or None for all of them.
+        arrays: examples along the first axis of each leaf, in memory or memory-mapped.
+        rows: which rows of the arrays belong to the split, or None for all of them.
+        view: how a stored example becomes what the model sees; by default as it is.
     """
 
-    array: np.ndarray
+    arrays: PyTree
     rows: np.ndarray | None = None
+    view: View = field(default_factory=View)
 
     def __len__(self) -> int:
-        return len(self.array if self.rows is None else self.rows)
+        return len(jax.tree.leaves(self.arrays)[0] if self.rows is None else self.rows)
 
     @property
-    def num_features(self) -> int:
-        """The number D of values in one example."""
-        return math.prod(self.array.shape[1:])
+    def example(self) -> Observation:
+        """One example as the model sees it: shapes and types, without values."""
+        stored = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), self.arrays)
+        return jax.eval_shape(self.view.fixed, stored, jax.ShapeDtypeStruct((), jnp.int32))
 
     @property
-    def dtype(self) -> np.dtype:
-        """The type of what `take` returns: as stored, in the byte order of this machine."""
-        stored = self.array.dtype
-        return np.dtype(np.uint8) if stored == np.bool_ else stored.newbyteorder("=")
+    def bytes_per_example(self) -> int:
+        """Bytes of one stored example."""
+        leaves = jax.tree.leaves(self.arrays)
+        return sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in leaves)
 
-    def take(self, indices: np.ndarray) -> np.ndarray:
-        """Return the examples at `indices` in memory, one contiguous row of D values for each."""
-        return self._flat(self.array[indices if self.rows is None else self.rows[indices]])
+    def numbers(self, indices: np.ndarray) -> np.ndarray:
+        """Return the rows of the arrays that some examples are: what identifies them."""
+        indices = np.asarray(indices)
+        return indices if self.rows is None else self.rows[indices]
 
-    def chunks(self, num_bytes: int = CHUNK_BYTES) -> Iterator[np.ndarray]:
-        """Yield all examples in order, as blocks of rows of at most about `num_bytes`."""
-        length = max(1, num_bytes // max(1, self.num_features * self.dtype.itemsize))
+    def take(self, indices: np.ndarray) -> PyTree:
+        """Return stored examples, in memory and in the byte order of this machine."""
+        rows = self.numbers(indices)
+        return jax.tree.map(lambda a: _own(a[rows]), self.arrays)
+
+    def observe(self, indices: Any) -> PyTree:
+        """Return examples as the model sees them; bits are drawn once and for all."""
+        numbers = jnp.asarray(self.numbers(indices), jnp.int32)
+        stored = jax.tree.map(jnp.asarray, self.take(np.asarray(indices)))
+        return jax.vmap(self.view.fixed)(stored, numbers)
+
+    def chunks(self, num_bytes: int = CHUNK_BYTES) -> Iterator[PyTree]:
+        """Yield all stored examples in order, as blocks of rows of at most about `num_bytes`."""
+        length = max(1, num_bytes // max(1, self.bytes_per_example))
         for start in range(0, len(self), length):
-            part = slice(start, start + length)
-            yield self._flat(self.array[part if self.rows is None else self.rows[part]])
+            yield self.take(np.arange(start, min(start + length, len(self))))
 
     def mean(self) -> np.ndarray:
-        """Return the mean of each of the D values over the split; uint8 counts as value / 255."""
-        # Sums of uint8 are exact in integers; sums of floats need double precision.
-        exact = np.uint64 if self.dtype == np.uint8 else np.float64
-        total = sum(
-            (block.sum(axis=0, dtype=exact) for block in self.chunks()),
-            start=np.zeros(self.num_features, exact),
-        )
-        return total / (len(self) * (255 if self.dtype == np.uint8 else 1))
+        """Return the mean of each feature of examples that are one array, as the model sees it."""
+        total = np.zeros(jax.tree.leaves(self.arrays)[0].shape[1:])
+        for block in self.chunks():
+            # Sums of whole numbers are exact in integers; sums of floats need double precision.
+            exact = np.float64 if block.dtype.kind == "f" else np.int64
+            total = total + block.sum(axis=0, dtype=exact)
+        return total.reshape(self.example.shape) / (len(self) * self.view.unit)
 
     def digest(self, num_rows: int = 1000) -> str:
         """Return a hash of the number of examples, and of some of them, spread evenly."""
         chosen = np.unique(np.linspace(0, len(self) - 1, num_rows).astype(int))
-        rows = self.take(chosen)
-        content = f"{len(self)} {rows.dtype} {rows.shape}".encode() + rows.tobytes()
-        return hashlib.sha256(content).hexdigest()[:16]
+        state = hashlib.sha256()
+        for leaf in jax.tree.leaves(self.take(chosen)):
+            rows = leaf.reshape(len(chosen), -1)
+            # The first edition stored bits so, and its runs still know their data.
+            rows = rows * np.uint8(255) if rows.dtype == np.bool_ else rows
+            state.update(f"{len(self)} {rows.dtype} {rows.shape}".encode() + rows.tobytes())
+        return state.hexdigest()[:16]
 
-    def fits_in(self, num_bytes: int) -> bool:
-        """Say whether all examples together take at most `num_bytes`."""
-        return len(self) * self.num_features * self.dtype.itemsize <= num_bytes
+    def without(self, number: int) -> tuple["Split", "Split"]:
+        """Return the split without some examples, and those: the same ones for the same number."""
+        if not 0 < number < len(self):
+            raise InputError(
+                f"{number} of {len(self)} examples cannot be split off: at least 1 must be left, "
+                "and at least 1 taken"
+            )
+        # Not `default_rng`: NumPy promises that only this older stream will never change.
+        order = np.random.RandomState(2021).permutation(len(self))
+        rest, taken = np.sort(order[number:]), np.sort(order[:number])
+        return (
+            Split(self.arrays, self.numbers(rest), self.view),
+            Split(self.arrays, self.numbers(taken), self.view),
+        )
 
-    def _flat(self, examples: np.ndarray) -> np.ndarray:
-        rows = examples.reshape(len(examples), self.num_features)
-        if rows.dtype == np.bool_:
-            return rows * np.uint8(255)
-        return np.ascontiguousarray(rows, self.dtype)
+
+def _own(rows: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
 
 
 def spread(available: int, wanted: int) -> np.ndarray:
     """Choose examples evenly from all, as a data set may be in order of its classes."""
-    if wanted < 1:
-        raise InputError(f"num_examples is {wanted}: it must be at least 1")
+    check_count("num_examples", wanted)
     number = min(wanted, available)
     return np.arange(number) * available // number
 
 
-def as_values(array: Any) -> Any:
-    """Return an array as a model sees it: uint8 as value / 255, bool as 0 and 1."""
-    if array.dtype == np.uint8:
-        return array.astype(np.float32) / 255
-    return array.astype(np.float32) if array.dtype == np.bool_ else array
-
-
 class Dataset(NamedTuple):
-    """A data set in its two parts.
+    """A data set in its three parts; nothing is chosen by the last one.
 
     Attributes:
         name: what it was loaded as; for a file, its name without the ending.
         train: the examples to learn from.
-        test: the examples held out.
+        valid: the examples that choices are made by, or None.
+        test: the examples that results are reported on.
         shape: the shape of one example, such as (28, 28) for a picture.
         source: the file or files that it came from, with a note if they are a reconstruction.
     """
 
     name: str
     train: Split
+    valid: Split | None
     test: Split
     shape: tuple[int, ...]
     source: str

@@ -1,107 +1,198 @@
-"""Check that the values of a data set are what a model of them expects."""
+"""Checks of examples before anything is learned from them, and remarks on what looks odd."""
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from aisle.data.split import Split
 from aisle.errors import InputError
 
-BINARIZE = ("dynamic", "static", "none")
+# How far values range in a feature that was standardised, with a wide margin.
+_USUAL_RANGES = (0.05, 100.0)
+# Rows that are enough to find columns of which exactly one is set.
+_ROWS_OF_ONE_HOT = 1000
 
 
-def check_values(split: Split, binarize: str, source: str) -> None:
-    """Refuse values that a model cannot learn from, in one pass over the data.
-
-    Args:
-        split: the examples.
-        binarize: "dynamic" or "static" if a pixel is the probability of a 1, "none" if the model
-            takes the values as they are.
-        source: what to call the data in a message, such as the name of the file.
-    """
-    if binarize not in BINARIZE:
-        raise InputError(f"binarize is {binarize!r}: choose from {', '.join(BINARIZE)}")
-    if split.dtype == np.uint8:
-        _check_bytes(split, source)
-    else:
-        _check_floats(split, source, as_probabilities=binarize != "none")
+def as_split(x: Any, source: str = "the data") -> Split:
+    """Return examples as a split, after refusing what are none."""
+    split = x if isinstance(x, Split) else Split(_arrays(x, source))
+    _check_values(split, source)
+    return split
 
 
-def check_bits(split: Split, source: str) -> None:
-    """Refuse what is neither 0 nor 1: of other values a Bernoulli model has no log-likelihood."""
-    one = 255 if split.dtype == np.uint8 else 1
+def check_support(likelihood: Any, split: Split, source: str) -> None:
+    """Refuse values that a likelihood cannot have made, where it says which these are."""
+    if not hasattr(likelihood, "is_supported") or split.view.binarize != "none":
+        return
     for block in split.chunks():
-        others = block[(block != 0) & (block != one)]
-        if others.size:
-            raise InputError(
-                f"{source} has the value {others[0] / one:g}, but a Bernoulli likelihood is of 0 "
-                "and 1: draw bits from values in [0, 1], in training by binarize = dynamic, or "
-                "take likelihood = gaussian for real ones"
-            )
+        for leaf in jax.tree.leaves(block):
+            values = leaf / split.view.unit if split.view.is_grey else leaf
+            is_wrong = ~likelihood.is_supported(values)
+            if is_wrong.any():
+                raise InputError(
+                    f"{source} has the value {values[is_wrong][0]:g}, but a "
+                    f"{type(likelihood).__name__} likelihood is of {likelihood.support}"
+                )
 
 
-def feature_ranges(split: Split) -> np.ndarray:
-    """Return how far the values of each feature range, as a model sees them."""
-    low, high = np.full(split.num_features, np.inf), np.full(split.num_features, -np.inf)
+def remarks(likelihood: Any, split: Split) -> list[str]:
+    """Return what a user should know before training a built-in likelihood on flat examples."""
+    arrays = jax.tree.leaves(split.arrays)
+    kind = type(likelihood).__name__
+    if kind not in ("Bernoulli", "Gaussian") or len(arrays) != 1:
+        return []
+    return _of_ranges(split) if kind == "Gaussian" else _of_one_hot(split)
+
+
+def _of_ranges(split: Split) -> list[str]:
+    """Notice features that have one value alone, or were not scaled."""
+    low, high = np.inf, -np.inf
     for block in split.chunks():
         low, high = np.minimum(low, block.min(0)), np.maximum(high, block.max(0))
-    return (high - low) / (255 if split.dtype == np.uint8 else 1)
+    ranges = np.ravel(np.asarray(high, np.float64) - low) / split.view.unit
+    constant = np.flatnonzero(ranges == 0)
+    if len(constant):
+        return [
+            f"{len(constant)} of {len(ranges)} features have one value alone, the first of them "
+            f"column {constant[0]}: its scale will shrink and log p(x) grow for as long as you "
+            "train; drop such columns"
+        ]
+    smallest, largest = int(np.argmin(ranges)), int(np.argmax(ranges))
+    if ranges[smallest] < _USUAL_RANGES[0] or ranges[largest] > _USUAL_RANGES[1]:
+        return [
+            f"the values of column {smallest} range over {ranges[smallest]:.3g} and those of "
+            f"column {largest} over {ranges[largest]:.3g}: networks train best on columns that "
+            "range over about 1 to 10; standardise them"
+        ]
+    return []
 
 
-def is_finite(values: np.ndarray) -> np.ndarray:
-    """Say which values are finite in single precision, which models compute in."""
-    return np.abs(values) <= np.finfo(np.float32).max
+def _of_one_hot(split: Split) -> list[str]:
+    rows = split.take(np.arange(min(len(split), _ROWS_OF_ONE_HOT)))
+    values = np.asarray(rows).reshape(len(rows), -1) / split.view.unit
+    if len(rows) < 10 or not np.all((values == 0) | (values == 1)):
+        return []
+    groups = _one_hot_groups(values)
+    if not groups:
+        return []
+    first, last = groups[0]
+    return [
+        f"exactly one of the columns {first} to {last} is 1 in each example, and so in "
+        f"{len(groups)} group{'s' if len(groups) > 1 else ''} of columns: these look like "
+        "categories, which a Bernoulli likelihood takes for independent bits, so log p(x) is too "
+        "low and samples can be impossible"
+    ]
 
 
-def check_unmasked(array: Any, source: str) -> None:
-    """Refuse an array with masked values, which NumPy would otherwise just uncover."""
+def _one_hot_groups(values: np.ndarray) -> list[tuple[int, int]]:
+    """Find stretches of neighbouring columns, each used, of which exactly one is 1 in every row."""
+    groups, start, num_columns = [], 0, values.shape[1]
+    is_used = values.any(axis=0)
+    while start < num_columns:
+        total, stop = np.zeros(len(values)), start
+        while stop < num_columns and is_used[stop] and total.max() <= 1 and not total.all():
+            total, stop = total + values[:, stop], stop + 1
+        is_group = stop - start > 1 and bool(np.all(total == 1))
+        if is_group:
+            groups.append((start, stop - 1))
+        start = stop if is_group else start + 1
+    return groups
+
+
+def _arrays(x: Any, source: str) -> PyTree:
+    """Return a pytree of arrays with the same number of examples in each."""
+    leaves = jax.tree.leaves(x)
+    if not leaves:
+        raise InputError(f"{source} hold no arrays: give examples along the first axis")
+    if not all(map(_is_arraylike, leaves)):
+        raise InputError(
+            f"{source} are {_called(x)}: give an array, as by np.asarray, or a pytree of arrays; a "
+            "sparse matrix by its toarray()"
+        )
+    for leaf in leaves:
+        _check_masked(leaf, source)
+    arrays = jax.tree.map(np.asarray, x)
+    shapes = [a.shape for a in jax.tree.leaves(arrays)]
+    for array in jax.tree.leaves(arrays):
+        if array.dtype.kind not in "buif":
+            raise InputError(
+                f"{source} have values of type {array.dtype}, such as {_first(array)}: give numbers"
+            )
+    if any(not shape or shape[0] != shapes[0][0] for shape in shapes):
+        raise InputError(
+            f"{source} have the shapes {shapes}: give arrays with examples along the first axis, "
+            "as many in each"
+        )
+    if not shapes[0][0]:
+        raise InputError(f"{source} have no examples: give at least 1")
+    if len(shapes) == 1 and (len(shapes[0]) < 2 or 0 in shapes[0]):
+        raise InputError(
+            f"{source} have the shape {shapes[0]}: give examples along the first axis, each with "
+            "at least one value"
+        )
+    return arrays
+
+
+def _is_arraylike(leaf: Any) -> bool:
+    is_sparse = hasattr(leaf, "toarray")
+    return hasattr(leaf, "__array__") and hasattr(leaf, "shape") and not is_sparse
+
+
+def _called(x: Any) -> str:
+    if isinstance(x, list | tuple):
+        return f"a {type(x).__name__} of numbers or other objects"
+    return f"a {type(x).__name__}"
+
+
+def _first(array: np.ndarray) -> str:
+    return repr(array.ravel()[0]) if array.size else "none"
+
+
+def _check_masked(array: Any, source: str) -> None:
     number = np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0
     if number:
         raise InputError(
-            f"{source} have {number} masked values, and a mask would be lost: put it beside the "
-            "values, as a part of each example, and let the model's log_likelihood heed it"
+            f"{source} have {number} masked values, and a mask would be lost: pass the mask as "
+            "part of the data, and let the model's log_likelihood use it"
         )
 
 
-def _check_bytes(split: Split, source: str) -> None:
-    # Binary pictures saved as 0 and 1 would silently be read as 0 and 1/255: all but black.
-    largest = 0
+def _check_values(split: Split, source: str) -> None:
+    """Refuse values that models cannot compute with, in one pass over the data."""
+    start = 0
+    is_probability, low, high = split.view.binarize != "none", np.inf, -np.inf
     for block in split.chunks():
-        largest = max(largest, int(block.max()))
-        if largest > 1:
-            return
-    if largest == 1:
+        for leaf in jax.tree.leaves(block):
+            _check_finite(leaf, start, split, source)
+            if is_probability:
+                low, high = min(low, float(leaf.min())), max(high, float(leaf.max()))
+        start += len(jax.tree.leaves(block)[0])
+    if is_probability and (low < 0 or high > split.view.unit):
+        fix = "rescale them, or use binarize='none' and likelihood='gaussian' for real values"
+        if low >= 0 and high <= 255 and jax.tree.leaves(split.arrays)[0].dtype.kind in "iu":
+            fix = "if these are grey values of 0 to 255, say so by --grey or View(is_grey=True)"
         raise InputError(
-            f"{source} holds only 0 and 1 as uint8, but uint8 is read as value / 255: "
-            "save it as x.astype(bool), or as 255 * x"
-        )
-
-
-def _check_floats(split: Split, source: str, *, as_probabilities: bool) -> None:
-    low, high, start, are_whole = np.inf, -np.inf, 0, True
-    for block in split.chunks():
-        _check_finite(block, start, split, source)
-        low, high = min(low, float(block.min())), max(high, float(block.max()))
-        are_whole = are_whole and bool(np.all(block == np.floor(block)))
-        start += len(block)
-    if as_probabilities and (low < 0 or high > 1):
-        fix = "rescale them, or use `--binarize none --likelihood gaussian` for real values"
-        if are_whole and low >= 0:
-            fix = "if these are counts, give a model of counts to aisle.fit; see docs/own-model.md"
-        raise InputError(
-            f"{source} has values from {low:g} to {high:g}: binarising needs values in [0, 1]; "
+            f"{source} has values from {low:g} to {high:g}: drawing bits needs values in [0, 1]; "
             f"{fix}"
         )
 
 
-def _check_finite(block: np.ndarray, start: int, split: Split, source: str) -> None:
-    finite = is_finite(block)
-    if finite.all():
+def _check_finite(leaf: np.ndarray, start: int, split: Split, source: str) -> None:
+    """Refuse what has no place in the precision that models compute in."""
+    is_whole = leaf.dtype.kind in "iu"
+    kind = jnp.result_type(leaf.dtype) if is_whole else jnp.result_type(float)
+    limit = np.iinfo(kind).max if is_whole else np.finfo(kind).max
+    if leaf.dtype.kind == "b" or (is_whole and leaf.dtype.itemsize <= kind.itemsize):
         return
-    index, column = (int(i) for i in np.argwhere(~finite)[0])
-    # The row of the user's array, which is not the row of the split where some are held out.
-    row = start + index if split.rows is None else int(split.rows[start + index])
+    is_right = np.abs(leaf) <= limit
+    if is_right.all():
+        return
+    place = np.argwhere(~is_right)[0]
+    row = int(split.numbers(np.array([start + place[0]]))[0])
     raise InputError(
-        f"{source} has the value {block[index, column]} in row {row}: every value must be a finite "
-        "number in single precision; remove or repair such rows"
+        f"{source} has the value {leaf[tuple(place)]} in row {row}: every value must be a finite "
+        f"number of the type {kind.name}; remove or repair such rows"
     )

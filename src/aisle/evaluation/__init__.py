@@ -1,7 +1,16 @@
-"""Log-likelihoods with a certificate, and the distributions that samplers define."""
+"""log p(x) with a certificate, and draws from the posterior."""
 
-from aisle.evaluation.implicit import sample_posterior
 from aisle.evaluation.log_likelihood import log_likelihood
+from aisle.evaluation.posterior import sample_posterior
 from aisle.evaluation.results import LogLikelihood, Round
+from aisle.evaluation.sampler import Certificate, ImportanceSampler, Sampler
 
-__all__ = ["LogLikelihood", "Round", "log_likelihood", "sample_posterior"]
+__all__ = [
+    "Certificate",
+    "ImportanceSampler",
+    "LogLikelihood",
+    "Round",
+    "Sampler",
+    "log_likelihood",
+    "sample_posterior",
+]

@@ -1,39 +1,34 @@
 """log p(x) by annealed importance sampling, with bidirectional Monte Carlo as its certificate."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import tree
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.annealing import presets
-from aisle.data import Split, check_bits
-from aisle.data.split import as_values
-from aisle.errors import InputError, python_numbers
-from aisle.evaluation.arguments import check_arguments, check_observations
-from aisle.evaluation.folders import DENSITY, claim, digest, digest_of_rest
+from aisle.data import Split, as_split, check_support
+from aisle.errors import InputError, check_count, check_seed
+from aisle.evaluation.folders import claim, digest, digest_of_classes
 from aisle.evaluation.results import LogLikelihood, Round, save
-from aisle.evaluation.rounds import Plan, bound_by_importance, refit_start, run_rounds
-from aisle.files import alone_in
+from aisle.evaluation.rounds import (
+    Task,
+    bound_by_importance,
+    refit_start,
+    run_rounds,
+    with_importance,
+)
+from aisle.evaluation.sampler import Certificate, Sampler
+from aisle.files import alone_in, json_text
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_encoder, check_observation
-from aisle.models.likelihoods import takes_bits
-from aisle.types import Model, Proposal
-
-# What a later call may change and still go on with the same tiles.
-_MAY_CHANGE = ("bdmc_examples", "tolerance", "max_seconds", "importance_samples", "about")
-
-# Arguments that the figures do not depend on, and those that hashes stand for.
-_NOT_SETTINGS = {
-    *("out", "memory_mb", "show_progress", "report", "kernel"),
-    *("model", "proposal", "x", "pilot_x", "indices"),
-}
+from aisle.types import Model, Observation, Proposal
 
 
 def log_likelihood(
@@ -41,137 +36,153 @@ def log_likelihood(
     proposal: Proposal | None,
     x: PyTree,
     *,
-    num_chains: int = 16,
-    num_temperatures: int = 500,
-    kernel: str = "tuned",
-    num_leapfrog: int | None = None,
-    schedule: str | None = None,
-    precondition: float | None = None,
-    momentum_refresh: float | None = None,
-    target_accept: float | None = None,
-    refit: int = 0,
-    bdmc_examples: int = 100,
-    tolerance: float | None = None,
-    max_seconds: float | None = None,
+    sampler: Sampler | None = None,
+    certificate: Certificate | None = None,
     importance_samples: int = 0,
     pilot_x: PyTree | None = None,
     indices: np.ndarray | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     about: Mapping[str, Any] | None = None,
-    memory_mb: int = 512,
-    show_progress: bool = True,
     report: Callable[[Round], None] | None = None,
+    show_progress: bool = True,
 ) -> LogLikelihood:
     """Estimate log p(x) of each example, and say how far off the estimate can be.
 
     Step sizes are tuned on a pilot and frozen; the reported runs have other keys. The estimate is
     a stochastic lower bound: its exponential is unbiased, so on average it is too low. How much too
-    low it is on examples of the model's own, bidirectional Monte Carlo tells.
+    low it is on data simulated from the model, bidirectional Monte Carlo tells.
+
+    Example:
+        >>> model = aisle.LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.array(0.0))
+        >>> sampler = aisle.Sampler(num_chains=4, num_temperatures=20)
+        >>> certificate = aisle.Certificate(num_examples=10)
+        >>> result = aisle.log_likelihood(
+        ...     model, None, np.zeros((5, 3)), sampler=sampler, certificate=certificate,
+        ...     show_progress=False)
+        >>> abs(result.mean - float(model.log_marginal(jnp.zeros(3)))) < 0.5
+        True
 
     Args:
-        model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.types.Model`.
+        model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.Model`.
         proposal: an encoder, from x to a distribution q(z|x) where chains start; None for the
             prior, which needs no encoder.
-        x: observations along the first axis, an array or a pytree of arrays; uint8 stands for
-            value / 255, as in training.
-        num_chains: C, chains of an example.
-        num_temperatures: T, from 2; with a tolerance, of the first round.
-        kernel: tuned or paper, which say what the next five are where they are None; see
-            `aisle.annealing.presets`.
-        num_leapfrog: L, leapfrog steps of a transition.
-        schedule: of the inverse temperatures: sigmoid, linear or geometric.
-        precondition: power of the proposal's scale that preconditions HMC; 0 where it has none.
-        momentum_refresh: share of new noise in the momentum at each transition.
-        target_accept: acceptance that the pilot tunes each temperature's step size to.
-        refit: updates by which a copy of the proposal is fitted to simulated examples before chains
-            start from it, 0 for none: for one that is too sure of itself.
-        bdmc_examples: simulated examples of bidirectional Monte Carlo, 0 for none.
-        tolerance: double T, from num_temperatures on, until the mean gap of bidirectional Monte
-            Carlo, with two standard errors, and the change of the mean are below this, in nats.
-        max_seconds: time after which no new work is begun, but for a first tile of each part.
+        x: examples along the first axis of an array or of each array of a pytree.
+        sampler: chains, temperatures and kernel; by default `aisle.Sampler()`.
+        certificate: simulated examples, tolerance and time; by default `aisle.Certificate()`.
         importance_samples: K of an importance-weighted bound to compare with, by the proposal as
             given; 0 for none.
         pilot_x: other examples to tune on; by default simulated ones.
         indices: number of each example, from which its draws derive; by default its place in `x`.
         seed: of all draws.
-        out: folder for the results. Tiles are kept there, and an evaluation that was killed goes
-            on where it was, with the same figures in the end. A folder is of one model, known by
-            its arrays, classes and static fields, and by its densities at one point.
-        about: what to write beside the figures, such as where model and data come from.
-        memory_mb: megabytes that the temporary arrays of a tile may take on a device.
-        show_progress: whether to show a progress bar on standard error.
+        out: folder for the results. Tiles are kept there, and an evaluation that was killed
+            resumes, with the same numbers in the end. A folder is of one model, known by its
+            arrays, classes and static fields.
+        about: what to write beside the numbers, such as where model and data come from.
         report: called with each round when it is complete.
+        show_progress: whether to show a progress bar on standard error.
     """
-    given = python_numbers(locals())
-    numbers = check_observations(x, indices)
-    x, example = _seen(model, x)
-    if pilot_x is not None:
-        check_observations(pilot_x, None)
-        pilot_x, _ = _seen(model, pilot_x)
-    if refit and proposal is None:
+    sampler = _checked(Sampler, sampler, "sampler")
+    certificate = _checked(Certificate, certificate, "certificate")
+    check_count("importance_samples", importance_samples, 0)
+    check_seed(seed)
+    if sampler.refit and proposal is None:
         raise InputError(
-            f"refit is {refit} but chains start at the prior: give a proposal, or use 0"
+            f"is {sampler.refit} but chains start at the prior: give a proposal, or use 0",
+            argument="refit",
         )
     proposal = PriorProposal(model) if proposal is None else proposal
     check_encoder(proposal)
-    has_scale = presets.has_scale(proposal, example)
-    given |= presets.complete(presets.EVALUATION, kernel, given, has_scale=has_scale)
-    check_arguments(given)
-    if given["precondition"] and not has_scale:
-        raise InputError(
-            f"precondition is {precondition:g} but the proposal's distribution has no `scale`: "
-            "use 0"
-        )
-    given[DENSITY] = check_density(model, proposal, example)
-    settings = _settings(
-        given | {"x": x, "pilot_x": pilot_x, "indices": numbers, "proposal": proposal}
+    xs, example = observations(model, x, "x")
+    numbers = _numbers(indices, len(tree.leaves(xs)[0]))
+    pilot = None if pilot_x is None else observations(model, pilot_x, "pilot_x")[0]
+    kernel = sampler.kernel.suited_to(proposal, example)
+    check_density(model, proposal, example)
+    identity = {
+        "weights": digest((model, proposal)),
+        "classes": digest_of_classes((model, proposal)),
+        "examples": digest((xs, numbers)),
+        "pilot_examples": digest(pilot),
+    }
+    task = Task(
+        model,
+        proposal,
+        xs,
+        pilot,
+        numbers,
+        dataclasses.replace(sampler, kernel=kernel),
+        certificate,
+        importance_samples,
+        int(seed),
+        None if out is None else Path(out),
+        _plain(about),
+        identity,
+        show_progress,
     )
-    folder = None if out is None else Path(out)
-    plan = Plan(model, proposal, x, pilot_x, numbers, settings, folder, memory_mb, show_progress)
     with ExitStack() as stack:
-        if folder is not None:
-            processes.first_does(lambda: _enter(folder, settings, stack))
-        return _evaluate(plan, max_seconds, report)
+        processes.first_does(lambda: _enter(task, stack))
+        return _evaluate(task, report)
 
 
-def _enter(folder: Path, settings: Mapping[str, Any], stack: ExitStack) -> None:
+def observations(model: Model, x: PyTree, source: str) -> tuple[PyTree, Observation]:
+    """Return examples as the model sees them, and the first of them; refuse what does not fit."""
+    split = as_split(x, source)
+    xs = split.observe(np.arange(len(split))) if isinstance(x, Split) else split.arrays
+    example = tree.map(lambda a: jnp.asarray(a[0]), xs)
+    check_observation(model, example, "an example")
+    check_support(getattr(model, "likelihood", None), split, source)
+    return tree.map(np.asarray, xs), example
+
+
+def _checked(kind: type, given: Any, argument: str) -> Any:
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise InputError(f"is {given!r}: give an aisle.{kind.__name__}", argument=argument)
+    return given
+
+
+def _numbers(indices: np.ndarray | None, num_examples: int) -> np.ndarray:
+    """Return the number of each example, from which its draws derive."""
+    numbers = np.arange(num_examples) if indices is None else np.asarray(indices)
+    if numbers.shape != (num_examples,) or len(np.unique(numbers)) != len(numbers):
+        raise InputError(
+            f"{len(np.unique(numbers))} different indices for {num_examples} examples: give each "
+            "example a number of its own"
+        )
+    # The draws derive from 32 bits of a number.
+    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= 2**31:
+        raise InputError(
+            f"indices has values of type {numbers.dtype} from {numbers.min()} to {numbers.max()}: "
+            f"give whole numbers from 0 to {2**31 - 1}"
+        )
+    return numbers
+
+
+def _plain(about: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    try:
+        json_text({"about": about})
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"cannot be written as JSON ({error}): give plain values", argument="about"
+        ) from None
+    return None if about is None else dict(about)
+
+
+def _enter(task: Task, stack: ExitStack) -> None:
     """Make a folder that of this evaluation, and keep other processes from it."""
-    claim(folder, {k: v for k, v in settings.items() if k not in _MAY_CHANGE})
-    stack.enter_context(alone_in(folder, "is being written by another evaluation"))
+    if task.folder is not None:
+        claim(task.folder, task.depends_on())
+        stack.enter_context(alone_in(task.folder, "is being written by another evaluation"))
 
 
-def _evaluate(
-    plan: Plan, max_seconds: float | None, report: Callable[[Round], None] | None
-) -> LogLikelihood:
-    deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    start = refit_start(plan) if plan.settings["refit"] else plan
+def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:
+    budget = task.certificate.max_seconds
+    deadline = None if budget is None else time.perf_counter() + budget
+    start = refit_start(task) if task.sampler.refit else task
     result = run_rounds(start, deadline, report)
-    if plan.settings["importance_samples"]:
-        result = result._replace(importance=bound_by_importance(plan, deadline, result))
-    if (folder := plan.folder) is not None:
+    if task.importance_samples:
+        result = with_importance(result, bound_by_importance(task, deadline, result))
+    if (folder := task.folder) is not None:
         processes.first_does(lambda: save(result, folder))
     return result
-
-
-def _seen(model: Model, xs: PyTree) -> tuple[PyTree, PyTree]:
-    """Return observations as the model sees them, and the first of them."""
-    xs = jax.tree.map(lambda a: as_values(np.asarray(a)), xs)
-    example = jax.tree.map(lambda a: jnp.asarray(a[0]), xs)
-    check_observation(model, example, "an example")
-    if takes_bits(model):
-        check_bits(Split(np.asarray(xs)), "x")
-    return xs, example
-
-
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that the figures depend on, weights and data as hashes."""
-    plain = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
-    networks = (given["model"], given["proposal"])
-    return {
-        **plain,
-        "weights": digest(networks),
-        "classes": digest_of_rest(networks),
-        "examples": digest((given["x"], given["indices"])),
-        "pilot_examples": digest(given["pilot_x"]),
-    }

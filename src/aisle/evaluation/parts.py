@@ -12,12 +12,12 @@ from aisle.files import disk_errors, remove_leftovers, replacing
 
 
 class Part(NamedTuple):
-    """Figures of some examples.
+    """Numbers of some examples.
 
     Attributes:
         indices: numbers of the examples.
-        kept: figures of each of them.
-        sums: figures added up over them.
+        kept: numbers of each of them.
+        sums: numbers added up over them.
         seconds: that computing them took.
     """
 

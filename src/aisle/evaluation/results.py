@@ -1,7 +1,10 @@
 """What an evaluation found, and how it is written down."""
 
 import csv
+import dataclasses
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +15,12 @@ from aisle.files import finite, json_text, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
 
+# The version of result.json; files of the first edition have none.
+FORMAT = 2
+
 
 class Bidirectional(NamedTuple):
-    """Bidirectional Monte Carlo on examples simulated from the model, whose log p(x) lies between.
+    """Bidirectional Monte Carlo on data simulated from the model, whose log p(x) lies between.
 
     Attributes:
         lower: stochastic lower bound, of the forward runs.
@@ -68,8 +74,9 @@ class Round(NamedTuple):
     seconds: float
 
 
-class LogLikelihood(NamedTuple):
-    """Log-likelihoods of examples, with what they are worth.
+@dataclass(frozen=True, repr=False)
+class LogLikelihood:
+    """Log-likelihoods of examples, with what they are worth. Prints itself in one line.
 
     Attributes:
         indices: number of each example.
@@ -79,13 +86,11 @@ class LogLikelihood(NamedTuple):
         acceptance: mean, by inverse temperature.
         betas: inverse temperatures of the reported round, from 0 to 1.
         step_sizes: frozen before the reported round.
-        num_chains: of each example.
-        num_leapfrog: leapfrog steps of a transition.
         rounds: the last one is the one reported.
         importance: or None if not asked for.
         is_tolerance_reached: or None if none was asked for.
         is_complete: whether all examples, simulated ones too, were done before the time was up.
-        settings: everything that the figures depend on.
+        settings: everything that the numbers depend on, as plain values.
         whole_split: mean over all examples of the data, estimated with a short run on all of them;
             or None if not asked for.
     """
@@ -97,8 +102,6 @@ class LogLikelihood(NamedTuple):
     acceptance: np.ndarray
     betas: np.ndarray
     step_sizes: np.ndarray
-    num_chains: int
-    num_leapfrog: int
     rounds: list[Round]
     importance: Importance | None
     is_tolerance_reached: bool | None
@@ -106,15 +109,48 @@ class LogLikelihood(NamedTuple):
     settings: Mapping[str, Any]
     whole_split: Mean | None = None
 
+    def __repr__(self) -> str:
+        text = f"{self.mean:.2f}"
+        if math.isfinite(self.standard_error):
+            text += f" +- {self.standard_error:.2f}"
+        gap = self.gap
+        certificate = "no certificate" if gap is None else f"gap {gap}"
+        return f"{text} nats, {certificate}, {len(self.log_p):,} examples"
+
     @property
     def estimate(self) -> Mean:
         """Mean over examples, with its standard error."""
         return self.rounds[-1].estimate
 
     @property
+    def mean(self) -> float:
+        """Mean stochastic lower bound of log p(x) over the examples, in nats."""
+        return self.estimate.mean
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean, over examples."""
+        return self.estimate.standard_error
+
+    @property
+    def gap(self) -> Mean | None:
+        """How much too low the mean may be: upper less lower bound on simulated examples."""
+        return None if self.bdmc is None else self.bdmc.gap
+
+    @property
     def bdmc(self) -> Bidirectional | None:
         """The certificate of the reported round."""
         return self.rounds[-1].bdmc
+
+    @property
+    def num_chains(self) -> int:
+        """C, chains of an example."""
+        return self.settings["num_chains"]
+
+    @property
+    def num_leapfrog(self) -> int:
+        """L of the transition; its gradients, where it is no HMC."""
+        return self.settings["num_leapfrog"]
 
     @property
     def num_temperatures(self) -> int:
@@ -133,9 +169,10 @@ class LogLikelihood(NamedTuple):
 
 
 def as_json(result: LogLikelihood) -> dict[str, Any]:
-    """Return the figures as plain values; what is not finite becomes null."""
+    """Return a result as plain values; what is not finite becomes null."""
     last = result.rounds[-1]
     content = {
+        "format": FORMAT,
         "what": "stochastic lower bound of log p(x) in nats, by annealed importance sampling",
         "log_likelihood": result.estimate._asdict(),
         "whole_split": None if result.whole_split is None else result.whole_split._asdict(),
@@ -167,7 +204,7 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
 
 
 def save(result: LogLikelihood, folder: Path) -> None:
-    """Write result.json, and examples.npz and examples.csv with the figures of each example."""
+    """Write result.json, and examples.npz and examples.csv with the numbers of each example."""
     columns = {
         "index": result.indices,
         "log_p": result.log_p,
@@ -181,6 +218,11 @@ def save(result: LogLikelihood, folder: Path) -> None:
         writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
     with writing(folder / "result.json") as part:
         part.write_text(json_text(as_json(result), indent=1))
+
+
+def with_whole_split(result: LogLikelihood, mean: Mean | None) -> LogLikelihood:
+    """Return a result with the mean over all examples of the data."""
+    return dataclasses.replace(result, whole_split=mean)
 
 
 def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:

@@ -17,15 +17,15 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.compilation import compiler_options
+from aisle.compilation import compiler_options, may_change
 from aisle.errors import InputError
 from aisle.evaluation import parts
 from aisle.progress import Progress
 from aisle.types import PRNGKey
 
-# Of one example: `(context, key, x) -> figures`. The context is a pytree such as (model, kernel).
-Figures = dict[str, Any]
-ExampleFunction = Callable[[Any, PRNGKey, Any], Figures]
+# Of one example: `(context, key, x) -> numbers`. The context is a pytree such as (model, kernel).
+Numbers = dict[str, Any]
+ExampleFunction = Callable[[Any, PRNGKey, Any], Numbers]
 
 
 class Job(NamedTuple):
@@ -68,21 +68,21 @@ class Limits(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Figures of the examples that were done, in the order of the job's `indices`.
+    """Numbers of the examples that were done, in the order of the job's `indices`.
 
     Attributes:
         indices: numbers of the examples, less than asked for if the deadline came first.
-        figures: with an axis of examples, but for those averaged over them.
+        numbers: with an axis of examples, but for those averaged over them.
         seconds: spent computing, before and after interruptions.
     """
 
     indices: np.ndarray
-    figures: dict[str, np.ndarray]
+    numbers: dict[str, np.ndarray]
     seconds: float
 
 
 def walk(job: Job, limits: Limits, folder: Path | None = None) -> Outcome:
-    """Compute a job's figures, going on from the tiles that `folder` already has."""
+    """Compute a job's numbers, going on from the tiles that `folder` already has."""
     done = [] if folder is None else parts.read(folder)
     seen = np.concatenate([part.indices for part in done]) if done else np.zeros(0, int)
     left = np.flatnonzero(~np.isin(job.indices, seen))
@@ -115,30 +115,30 @@ def is_late(deadline: float | None, seconds: float = 0.0) -> bool:
 
 
 def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
-    """Yield the figures of the examples at the places `left`, tile by tile."""
+    """Yield the numbers of the examples at the places `left`, tile by tile."""
     if not len(left):
         return
     start = time.perf_counter()
     mesh = jax.sharding.Mesh(jax.devices(), ("examples",))
     arrays, static = eqx.partition(job.context, eqx.is_array)
-    run, size = _compile(job, arrays, static, mesh, memory)
+    run, size = _program(job, arrays, static, mesh, memory)
     everywhere = jax.NamedSharding(mesh, jax.P())
     arrays, key = processes.place((arrays, job.key), everywhere)
     for begin in range(0, len(left), size):
         places = left[begin : begin + size]
         # The last tile is filled up with copies, which are dropped again.
         filled = np.resize(places, size)
-        figures = processes.gather(run(arrays, key, *_slice(job, filled, mesh)))
-        figures = {name: a[: len(places)] for name, a in figures.items()}
+        numbers = processes.gather(run(arrays, key, *_slice(job, filled, mesh)))
+        numbers = {name: a[: len(places)] for name, a in numbers.items()}
         now = time.perf_counter()
-        yield parts.Part(job.indices[places], *_reduce(figures), seconds=now - start)
+        yield parts.Part(job.indices[places], *_reduce(numbers), seconds=now - start)
         start = time.perf_counter()
 
 
-def _reduce(figures: Figures) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Split figures into those kept of each example and the sums of those averaged."""
-    kept = {name: a for name, a in figures.items() if not name.startswith("mean_")}
-    sums = {name: a.sum(0, np.float64) for name, a in figures.items() if name not in kept}
+def _reduce(numbers: Numbers) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Split numbers into those kept of each example and the sums of those averaged."""
+    kept = {name: a for name, a in numbers.items() if not name.startswith("mean_")}
+    sums = {name: a.sum(0, np.float64) for name, a in numbers.items() if name not in kept}
     return kept, sums
 
 
@@ -150,24 +150,67 @@ def _gather(job: Job, done: list[parts.Part]) -> Outcome:
     place = {int(index): i for i, index in enumerate(np.concatenate([p.indices for p in done]))}
     indices = job.indices[np.isin(job.indices, list(place))]
     order = [place[int(index)] for index in indices]
-    figures = {
+    numbers = {
         name: np.concatenate([part.kept[name] for part in done])[order] for name in done[0].kept
     }
     for name in done[0].sums:
-        figures[name] = np.sum([part.sums[name] for part in done], axis=0) / len(place)
-    return Outcome(indices, figures, sum(part.seconds for part in done))
+        numbers[name] = np.sum([part.sums[name] for part in done], axis=0) / len(place)
+    return Outcome(indices, numbers, sum(part.seconds for part in done))
+
+
+# Compiled programs with the size of their tiles: a second evaluation of the same shapes finds its.
+_PROGRAMS: dict[Any, tuple[Callable[..., Numbers], int]] = {}
+_MAX_PROGRAMS = 32
+
+
+def _program(
+    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int
+) -> tuple[Callable[..., Numbers], int]:
+    """Return the compiled program of a job, which may be there already, and the size of a tile."""
+    # Of the whole job, however much of it is left: tiles of another size would round differently.
+    each = min(job.preferred, -(-len(job.indices) // mesh.size))
+    leaves, structure = jax.tree.flatten(static)
+    shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (arrays, job.xs))
+    xs = tuple(jax.tree.leaves(shapes, is_leaf=lambda a: isinstance(a, tuple) and len(a) == 2))
+    key = (
+        job.function,
+        structure,
+        tuple(leaves),
+        xs,
+        jax.tree.structure(job.xs),
+        mesh,
+        each,
+        memory,
+    )
+    # An object that may change unseen is a constant of one program only.
+    if may_change(static) or not _is_hashable(key):
+        return _compile(job, arrays, static, mesh, memory, each)
+    if key not in _PROGRAMS:
+        if len(_PROGRAMS) >= _MAX_PROGRAMS:
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[key] = _compile(job, arrays, static, mesh, memory, each)
+    return _PROGRAMS[key]
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
 
 
 def _compile(
-    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int
-) -> tuple[Callable[..., Figures], int]:
+    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int, each: int
+) -> tuple[Callable[..., Numbers], int]:
     """Compile the job for tiles of the preferred size, or of one that fits the memory."""
+    function = job.function
 
-    def local(arrays: PyTree, key: PRNGKey, indices: Any, xs: PyTree) -> Figures:
+    def local(arrays: PyTree, key: PRNGKey, indices: Any, xs: PyTree) -> Numbers:
         context = eqx.combine(arrays, static)
 
-        def example(index: Any, x: PyTree) -> Figures:
-            return job.function(context, jax.random.fold_in(key, index), x)
+        def example(index: Any, x: PyTree) -> Numbers:
+            return function(context, jax.random.fold_in(key, index), x)
 
         return jax.vmap(example)(indices, xs)
 
@@ -182,8 +225,6 @@ def _compile(
         ),
         compiler_options=compiler_options(),
     )
-    # Of the whole job, however much of it is left: tiles of another size would round differently.
-    each = min(job.preferred, -(-len(job.indices) // mesh.size))
     while True:
         size = each * mesh.size
         example = _slice(job, np.resize(np.arange(len(job.indices)), size), mesh)
@@ -212,7 +253,7 @@ def _progress(job: Job, first: int, is_shown: bool) -> Progress:
     )
 
 
-def map_chains(function: Callable[[PRNGKey], Figures], key: PRNGKey, number: int) -> Figures:
+def map_chains(function: Callable[[PRNGKey], Numbers], key: PRNGKey, number: int) -> Numbers:
     """Run chains whose keys depend on their number only, a bounded number at a time."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
     if number <= MAX_CHAINS:

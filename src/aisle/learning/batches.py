@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.data import Split
@@ -45,7 +46,7 @@ class Feeder:
         self._everywhere = jax.NamedSharding(mesh, jax.P())
         self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
         self._resident = None
-        if split.fits_in(resident_bytes):
+        if len(split) * split.bytes_per_example <= resident_bytes:
             rows = split.take(np.arange(len(split)))
             self._resident = processes.place(rows, self._everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
@@ -56,8 +57,8 @@ class Feeder:
         """Return how many updates a chunk may have: fewer than wanted if examples are large."""
         if self._resident is not None:
             return wanted
-        num_bytes = self._batch_size * self._split.num_features * self._split.dtype.itemsize
-        return max(1, min(wanted, STREAMED_BYTES // num_bytes))
+        num_bytes = self._batch_size * self._split.bytes_per_example
+        return max(1, min(wanted, STREAMED_BYTES // max(1, num_bytes)))
 
     def batches(self, chunk: Chunk, following: Chunk | None, capacity: int) -> Batches:
         """Return the batches of `chunk`, padded to `capacity`, and begin to read `following`."""
@@ -78,19 +79,20 @@ class Feeder:
         epoch, first = divmod(chunk.first_update, self.updates_per_epoch)
         order = self._order(epoch)
         start = first * self._batch_size
-        indices = np.zeros((capacity, self._batch_size), np.int32)
+        places = np.zeros((capacity, self._batch_size), np.int32)
         chosen = order[start : start + chunk.num_updates * self._batch_size]
-        indices[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
+        places[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
+        indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
-            return self._place(self._resident, indices, indices)
+            return self._place(self._resident, places, indices)
         # Padding repeats the first example, so that the shape does not depend on the chunk.
-        positions = np.arange(indices.size, dtype=np.int32).reshape(indices.shape)
-        return self._place(self._split.take(indices.ravel()), positions, indices)
+        positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
+        return self._place(self._split.take(places.ravel()), positions, indices)
 
     def _permutation(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
 
-    def _place(self, examples: np.ndarray | jax.Array, positions: np.ndarray, indices: np.ndarray):
+    def _place(self, examples: PyTree, positions: np.ndarray, indices: np.ndarray):
         return Batches(
             processes.place(examples, self._everywhere),
             processes.place(positions, self._over_batch),

@@ -1,9 +1,9 @@
 """One update of the weights, and a compiled chunk of many.
 
 Everything that happens between two looks at the host is one call: a chunk walks over its updates on
-the device, each of which draws and binarises its examples, estimates the gradients in cache-sized
-tiles of the batch, steps both networks and adapts the step sizes. The batch is sharded over a mesh
-of devices; an example's draws depend on its index and the update alone.
+the device, each of which draws its examples, estimates the gradients in cache-sized tiles of the
+batch, steps both networks and adapts the method. The batch is sharded over a mesh of devices; an
+example's draws depend on its index and the update alone.
 """
 
 import math
@@ -15,14 +15,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from aisle.annealing import Kernel
-from aisle.annealing.tuning import nudge
 from aisle.compilation import compiler_options
-from aisle.learning.estimators import Losses, Method, Metrics
-from aisle.learning.observations import observe
-from aisle.types import Model, PRNGKey, Proposal, Scalar
+from aisle.data import View
+from aisle.learning.methods import Losses, Method, Metrics
+from aisle.types import PRNGKey, Scalar
 
 # Chains of one tile: their activations stay in the cache, and memory does not grow with K up to it.
 CHAINS_PER_TILE = 400
@@ -35,9 +33,9 @@ class TrainState(NamedTuple):
 
     Attributes:
         update: number of updates made, skipped ones included.
-        params: the arrays of (model, proposal).
+        params: the arrays of (model, proposal) that are trained.
         optimizer: the optimiser's states, one for each of both.
-        step_sizes: of HMC, by temperature.
+        method: the method's state, such as step sizes.
         average: running average of `params` after each update, or None.
         num_skipped: updates left out because a gradient was not finite.
         num_skipped_in_row: the last ones of them, without one that was finite in between.
@@ -46,38 +44,29 @@ class TrainState(NamedTuple):
     update: Int[Array, ""]
     params: Params
     optimizer: PyTree
-    step_sizes: Float[Array, " temperatures"]
+    method: PyTree
     average: Params | None
     num_skipped: Int[Array, ""]
     num_skipped_in_row: Int[Array, ""]
 
 
-class Recipe(NamedTuple):
+class Step(NamedTuple):
     """What an update does; fixed, and so compiled in.
 
     Attributes:
-        static: the rest of (model, proposal), beside their arrays.
-        method: gradient estimator.
-        kernel: of the estimator; its step sizes are those of the state.
+        static: the rest of (model, proposal), beside the arrays that are trained.
+        method: estimates the gradients.
         optimizer: of both networks.
-        binarize: see `observe`.
-        shape: of one example, as the model takes it.
-        target_accept: acceptance that step sizes are adapted towards.
-        largest_step: upper limit of step sizes.
-        ema: decay of the running average of weights, 0 for none.
-        is_shared_out: whether each network is stepped on a device of its own and not on all of
-            them; pays for itself if the optimiser multiplies matrices.
+        view: from a stored example to what the model sees.
+        average: decay of the running average of weights, 0 for none.
+        is_shared_out: whether each network is stepped on a device of its own.
     """
 
     static: PyTree
     method: Method
-    kernel: Kernel
     optimizer: optax.GradientTransformation
-    binarize: str
-    shape: tuple[int, ...]
-    target_accept: float
-    largest_step: float
-    ema: float
+    view: View
+    average: float = 0.0
     is_shared_out: bool = False
 
 
@@ -90,46 +79,40 @@ class Batches(NamedTuple):
         indices: the same examples' indices in the data set.
     """
 
-    examples: Array
+    examples: PyTree
     positions: Int[Array, "updates batch"]
     indices: Int[Array, "updates batch"]
 
 
 class UpdateLog(NamedTuple):
-    """What one update has to tell; batch means."""
+    """What one update has to report; batch means."""
 
     losses: Losses
     metrics: Metrics
-    step_sizes: Float[Array, " temperatures"]
+    method: PyTree
     is_skipped: Array
 
 
-def init_state(
-    model: Model, proposal: Proposal, recipe: Recipe, step_sizes: Float[Array, " temperatures"]
-) -> TrainState:
+def init_state(params: Params, step: Step) -> TrainState:
     """Return the state before the first update."""
     # Buffers of its own, each once: a chunk takes over the memory of the state it is given.
-    params = jax.tree.map(jnp.copy, split_arrays(model, proposal)[0])
-    average = jax.tree.map(jnp.copy, params) if recipe.ema else None
+    average = jax.tree.map(jnp.copy, params) if step.average else None
     counts = [jnp.zeros((), jnp.int32) for _ in range(3)]
-    return TrainState(
-        counts[0],
-        params,
-        tuple(recipe.optimizer.init(part) for part in params),
-        jnp.copy(step_sizes),
-        average,
-        counts[1],
-        counts[2],
+    first = TrainState(counts[0], params, (), (), average, counts[1], counts[2])
+    return enter(first, step)._replace(params=jax.tree.map(jnp.copy, params))
+
+
+def enter(state: TrainState, step: Step) -> TrainState:
+    """Return the state at the start of a phase: new states of optimiser and method."""
+    optimizer = tuple(step.optimizer.init(part) for part in state.params)
+    return state._replace(
+        optimizer=jax.tree.map(jnp.copy, optimizer),
+        method=jax.tree.map(jnp.copy, step.method.init()),
     )
 
 
-def split_arrays(model: Model, proposal: Proposal) -> tuple[Params, PyTree]:
-    """Split (model, proposal) into the arrays that are trained and the rest."""
-    return eqx.partition((model, proposal), eqx.is_inexact_array)
-
-
 def make_chunk(
-    recipe: Recipe, mesh: jax.sharding.Mesh, batch_size: int
+    step: Step, mesh: jax.sharding.Mesh, batch_size: int
 ) -> Callable[[TrainState, PRNGKey, Batches, Int[Array, ""]], tuple[TrainState, UpdateLog]]:
     """Compile `(state, key, batches, num_updates) -> (state, log)`.
 
@@ -137,21 +120,27 @@ def make_chunk(
     chunks of any length; `log` has one entry for each batch given, of which the first
     `num_updates` are filled.
     """
-    num_local = batch_size // mesh.size
-    gradients = partial(_gradients, recipe, num_tiles=_num_tiles(num_local, recipe.kernel))
+    num_tiles = _num_tiles(batch_size // mesh.size, step.method)
+
+    def update(
+        state: TrainState, key: PRNGKey, batches: Batches, i: Array
+    ) -> tuple[TrainState, UpdateLog]:
+        rows = jax.tree.map(lambda a: a[batches.positions[i]], batches.examples)
+        grads, losses, metrics = _gradients(step, state, key, rows, batches.indices[i], num_tiles)
+        return _apply(step, state, grads, losses, metrics)
 
     def chunk(
         state: TrainState, key: PRNGKey, batches: Batches, num_updates: Int[Array, ""]
     ) -> tuple[TrainState, UpdateLog]:
         def one(i: Array, carry: tuple[TrainState, UpdateLog]) -> tuple[TrainState, UpdateLog]:
             state, logs = carry
-            indices = batches.indices[i]
-            rows = batches.examples[batches.positions[i]]
-            grads, losses, metrics = gradients(state, key, rows, indices)
-            state, log = _apply(recipe, state, grads, losses, metrics)
+            state, log = update(state, key, batches, i)
             return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), logs, log)
 
-        return jax.lax.fori_loop(0, num_updates, one, (state, _empty_logs(recipe, batches)))
+        log = jax.eval_shape(update, state, key, batches, jnp.zeros((), jnp.int32))[1]
+        length = len(batches.positions)
+        empty = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), log)
+        return jax.lax.fori_loop(0, num_updates, one, (state, empty))
 
     everywhere, over_batch = jax.P(), jax.P(None, "batch")
     places: Any = Batches(*cast("Any", (everywhere, over_batch, over_batch)))
@@ -166,30 +155,28 @@ def make_chunk(
 
 
 def _gradients(
-    recipe: Recipe,
+    step: Step,
     state: TrainState,
     key: PRNGKey,
-    rows: Array,
+    rows: PyTree,
     indices: Int[Array, " local"],
-    *,
     num_tiles: int,
 ) -> tuple[Params, Losses, Metrics]:
     """Average gradients, losses and metrics over the batch: tiles here, then devices."""
     key_update = jax.random.fold_in(key, state.update)
-    kernel = eqx.tree_at(lambda k: k.step_sizes, recipe.kernel, state.step_sizes)
 
-    def loss(params: Params, rows: Array, indices: Array) -> tuple[Scalar, tuple[Losses, Metrics]]:
-        model, proposal = eqx.combine(params, recipe.static)
+    def loss(params: Params, rows: PyTree, indices: Array) -> tuple[Scalar, tuple[Losses, Metrics]]:
+        model, proposal = eqx.combine(params, step.static)
 
-        def example(row: Array, index: Array) -> tuple[Losses, Metrics]:
+        def example(row: PyTree, index: Array) -> tuple[Losses, Metrics]:
             key_bits, key = jax.random.split(jax.random.fold_in(key_update, index))
-            x = observe(key_bits, row, index, recipe.binarize).reshape(recipe.shape)
-            return recipe.method.estimate(key, model, proposal, x, kernel)
+            x = step.view.observe(key_bits, row, index)
+            return step.method.estimate(key, model, proposal, x, state.method)
 
         averages = jax.tree.map(lambda a: jnp.mean(a, axis=0), jax.vmap(example)(rows, indices))
         return averages[0].theta + averages[0].phi, averages
 
-    def tile(rows: Array, indices: Array) -> tuple[Params, tuple[Losses, Metrics]]:
+    def tile(rows: PyTree, indices: Array) -> tuple[Params, tuple[Losses, Metrics]]:
         return jax.grad(loss, has_aux=True)(state.params, rows, indices)
 
     if num_tiles == 1:
@@ -208,54 +195,53 @@ def _gradients(
 
 
 def _apply(
-    recipe: Recipe, state: TrainState, grads: Params, losses: Losses, metrics: Metrics
+    step: Step, state: TrainState, grads: Params, losses: Losses, metrics: Metrics
 ) -> tuple[TrainState, UpdateLog]:
-    """Step both networks, unless a gradient is not finite, and adapt the step sizes."""
+    """Step both networks, unless a gradient is not finite, and adapt the method."""
     is_skipped = ~jnp.isfinite(optax.tree.norm(grads))
-    params, optimizer = _step(recipe, state, grads)
+    params, optimizer = _step(step, state, grads)
     average = state.average
     if average is not None:
-        average = optax.incremental_update(params, average, _newest_share(recipe.ema, state))
+        average = optax.incremental_update(params, average, _newest_share(step.average, state))
     params, optimizer, average = jax.tree.map(
         lambda new, old: jnp.where(is_skipped, old, new),
         (params, optimizer, average),
         (state.params, state.optimizer, state.average),
     )
-    step_sizes = _adapt(recipe, state.step_sizes, metrics.acceptance)
     after = TrainState(
         state.update + 1,
         params,
         optimizer,
-        step_sizes,
+        step.method.adapt(state.method, metrics),
         average,
         state.num_skipped + is_skipped,
         jnp.where(is_skipped, state.num_skipped_in_row + 1, 0),
     )
-    return after, UpdateLog(losses, metrics, state.step_sizes, is_skipped)
+    return after, UpdateLog(losses, metrics, state.method, is_skipped)
 
 
-def _newest_share(ema: float, state: TrainState) -> Scalar:
+def _newest_share(decay: float, state: TrainState) -> Scalar:
     """Return the share of the newest weights in their average, in which the first have none."""
     number = state.update - state.num_skipped + 1
-    return (1 - ema) / -jnp.expm1(number * math.log(ema))
+    return (1 - decay) / -jnp.expm1(number * math.log(decay))
 
 
-def _step(recipe: Recipe, state: TrainState, grads: Params) -> tuple[Params, PyTree]:
+def _step(step: Step, state: TrainState, grads: Params) -> tuple[Params, PyTree]:
     """Step both networks, everything on every device or each network on one of them."""
 
-    def step(part: int) -> tuple[Params, PyTree]:
-        return recipe.optimizer.update(grads[part], state.optimizer[part], state.params[part])
+    def change(part: int) -> tuple[Params, PyTree]:
+        return step.optimizer.update(grads[part], state.optimizer[part], state.params[part])
 
-    changes, optimizer = zip(*(step(part) for part in range(2)), strict=True)
-    if recipe.is_shared_out and jax.lax.axis_size("batch") > 1:
+    changes, optimizer = zip(*(change(part) for part in range(2)), strict=True)
+    if step.is_shared_out and jax.lax.axis_size("batch") > 1:
         # The states come from above and the changes from here: what both need is cheap, and the
         # compiler drops the rest of what nobody asks for.
-        changes = _shared_out(lambda part: step(part)[0], state.params)
+        changes = _shared_out(lambda part: change(part)[0], state.params)
     return optax.apply_updates(state.params, changes), optimizer
 
 
 def _shared_out(function: Callable[[int], PyTree], like: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """Compute function(i), a pytree like like[i], on the i-th device only, and tell all."""
+    """Compute function(i), a pytree like like[i], on the i-th device only, and send it to all."""
 
     def only(part: int) -> tuple[PyTree, ...]:
         zeros = jax.tree.map(jnp.zeros_like, like)
@@ -268,35 +254,9 @@ def _shared_out(function: Callable[[int], PyTree], like: tuple[PyTree, ...]) -> 
     return jax.lax.psum(jax.lax.switch(jnp.minimum(place, len(like)), branches), "batch")
 
 
-def _adapt(recipe: Recipe, step_sizes: Array, acceptance: Array) -> Array:
-    if not recipe.method.has_chains:
-        return step_sizes
-    num_moves = len(acceptance)  # the last step size is not used if there is no last move
-    moved = nudge(
-        step_sizes[:num_moves],
-        acceptance,
-        target=recipe.target_accept,
-        largest=recipe.largest_step,
-    )
-    return step_sizes.at[:num_moves].set(moved)
-
-
-def _num_tiles(num_local: int, kernel: Kernel) -> int:
+def _num_tiles(num_local: int, method: Method) -> int:
     """Return the smallest number of equal tiles that keeps each within its size."""
-    wanted = max(1, CHAINS_PER_TILE // kernel.num_samples)
+    wanted = max(1, CHAINS_PER_TILE // getattr(method, "num_samples", 1))
     return next(
         n for n in range(1, num_local + 1) if num_local % n == 0 and num_local // n <= wanted
     )
-
-
-def _empty_logs(recipe: Recipe, batches: Batches) -> UpdateLog:
-    num_updates, num_temperatures = len(batches.positions), len(recipe.kernel.step_sizes)
-    num_moves = num_temperatures - (not recipe.kernel.last_move)
-    moves = num_moves if recipe.method.has_chains else 0
-
-    def zeros(*shape: int) -> Array:
-        return jnp.zeros((num_updates, *shape))
-
-    metrics = Metrics(zeros(), zeros(), zeros(moves), zeros())
-    is_skipped = jnp.zeros(num_updates, bool)
-    return UpdateLog(Losses(zeros(), zeros()), metrics, zeros(num_temperatures), is_skipped)

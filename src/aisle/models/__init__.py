@@ -1,20 +1,21 @@
 """What has weights: generative models p(x, z) and proposals q(z|x)."""
 
-from aisle.models.distributions import (
-    DiagonalNormal,
-    FullNormal,
-    PriorDistribution,
-    PriorProposal,
-)
+from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorProposal
 from aisle.models.iwae_study import one_layer, two_layer
+from aisle.models.likelihoods import Bernoulli, Gaussian
 from aisle.models.linear_gaussian import LinearGaussian
+from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
+    "Bernoulli",
     "DiagonalNormal",
-    "FullNormal",
+    "Gaussian",
     "LinearGaussian",
     "PriorDistribution",
     "PriorProposal",
+    "encode",
     "one_layer",
+    "reconstruct",
+    "sample",
     "two_layer",
 ]

@@ -10,7 +10,13 @@ from aisle.types import Latent, Model, Observation, PRNGKey, Scalar
 
 
 class DiagonalNormal(eqx.Module):
-    """A normal distribution with independent components; its draws are reparameterised."""
+    """A normal distribution with independent components; its draws are reparameterised.
+
+    Example:
+        >>> q = aisle.DiagonalNormal(jnp.zeros(2), jnp.ones(2))
+        >>> q.sample(jax.random.key(0)).shape
+        (2,)
+    """
 
     loc: Float[Array, "*latent"]
     scale: Float[Array, "*latent"]
@@ -22,36 +28,6 @@ class DiagonalNormal(eqx.Module):
     def log_prob(self, z: Float[Array, "*latent"]) -> Scalar:
         """Return the log-density of one latent."""
         return dist.Normal(self.loc, self.scale).to_event().log_prob(z)
-
-
-class FullNormal(eqx.Module):
-    """A normal distribution with the covariance factor factor'; its draws are reparameterised.
-
-    The factor is lower-triangular. It is inverted once, for a density that is asked for often.
-    """
-
-    loc: Float[Array, " latent"]
-    factor: Float[Array, "latent latent"]
-    inverse: Float[Array, "latent latent"]
-
-    def __init__(self, loc: Float[Array, " latent"], factor: Float[Array, "latent latent"]):
-        """Take the mean, and the factor with a positive diagonal."""
-        self.loc, self.factor, self.inverse = loc, factor, _inverse(factor)
-
-    def sample(self, key: PRNGKey) -> Float[Array, " latent"]:
-        """Draw one latent, differentiable in `loc` and `factor`."""
-        noise = jax.random.normal(key, self.loc.shape, self.loc.dtype)
-        return self.loc + noise @ self.factor.T
-
-    def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
-        """Return the log-density of one latent."""
-        noise = (z - self.loc) @ self.inverse.T
-        return standard_log_prob(noise) + jnp.sum(jnp.log(jnp.diagonal(self.inverse)))
-
-    @property
-    def scale(self) -> Float[Array, " latent"]:
-        """Standard deviations of the components."""
-        return jnp.sqrt(jnp.sum(self.factor**2, axis=1))
 
 
 class PriorDistribution(eqx.Module):
@@ -82,21 +58,3 @@ class PriorProposal(eqx.Module):
 def standard_log_prob(z: Float[Array, " latent"]) -> Scalar:
     """Return the log-density of N(0, I)."""
     return jnp.asarray(dist.Normal().expand(z.shape).to_event(1).log_prob(z))
-
-
-@jax.custom_jvp
-def _inverse(factor: Float[Array, "latent latent"]) -> Float[Array, "latent latent"]:
-    """Invert a lower-triangular matrix, row by row."""
-    # Not by LAPACK: on few cores, many such calls of jaxlib 0.10 at once wait for one another.
-    identity = jnp.eye(len(factor), dtype=factor.dtype)
-
-    def add_row(i: Array, rows: Array) -> Array:
-        return rows.at[i].set((identity[i] - factor[i] @ rows) / factor[i, i])
-
-    return jax.lax.fori_loop(0, len(factor), add_row, jnp.zeros_like(factor))
-
-
-@_inverse.defjvp
-def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    inverse = _inverse(*primals)
-    return inverse, -inverse @ tangents[0] @ inverse

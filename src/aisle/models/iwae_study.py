@@ -10,24 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
-from aisle.errors import InputError
-from aisle.models import likelihoods
+from aisle.errors import InputError, check_count
 from aisle.models.distributions import DiagonalNormal, standard_log_prob
-from aisle.models.flow import FlowLayer
-from aisle.models.likelihoods import Likelihood
-from aisle.models.networks import MLP, FullGaussianLayer, GaussianLayer
+from aisle.models.likelihoods import Bernoulli, Likelihood
+from aisle.models.networks import MLP, GaussianLayer
 from aisle.types import PRNGKey, Scalar
 
 Vector = Float[Array, " size"]
 Pair = tuple[Float[Array, " first"], Float[Array, " second"]]
-
-Encoder = GaussianLayer | FullGaussianLayer | FlowLayer
-PROPOSALS: dict[str, type[Encoder]] = {
-    "diagonal": GaussianLayer,
-    "full": FullGaussianLayer,
-    "flow": FlowLayer,
-}
 
 
 class OneLayerModel(eqx.Module):
@@ -40,7 +32,7 @@ class OneLayerModel(eqx.Module):
         """Return log p(z)."""
         return standard_log_prob(z)
 
-    def log_likelihood(self, x: Vector, z: Float[Array, " latent"]) -> Scalar:
+    def log_likelihood(self, x: Array, z: Float[Array, " latent"]) -> Scalar:
         """Return log p(x|z)."""
         return self.likelihood.log_prob(x, self.decoder(z))
 
@@ -69,7 +61,7 @@ class TwoLayerModel(eqx.Module):
         first, second = z
         return standard_log_prob(second) + self.upper(second).log_prob(first)
 
-    def log_likelihood(self, x: Vector, z: Pair) -> Scalar:
+    def log_likelihood(self, x: Array, z: Pair) -> Scalar:
         """Return log p(x|h1)."""
         return self.likelihood.log_prob(x, self.decoder(z[0]))
 
@@ -107,6 +99,11 @@ class PairDistribution(eqx.Module):
         return self.first.log_prob(first) + self.upper(first).log_prob(second)
 
     @property
+    def loc(self) -> Pair:
+        """Mean of h1 given x, and of h2 given that h1."""
+        return self.first.loc, self.upper(self.first.loc).loc
+
+    @property
     def scale(self) -> Pair:
         """Standard deviations of h1 given x, and of h2 given the mean of h1."""
         return self.first.scale, self.upper(self.first.loc).scale
@@ -118,97 +115,86 @@ class TwoLayerProposal(eqx.Module):
     lower: GaussianLayer
     upper: GaussianLayer
 
-    def __call__(self, x: Vector) -> PairDistribution:
+    def __call__(self, x: Array) -> PairDistribution:
         """Run the lower encoder on one example; the upper one runs on each h1."""
         return PairDistribution(self.lower(x), self.upper)
 
 
 def one_layer(
     key: PRNGKey,
-    mean: np.ndarray,
+    mean: ArrayLike,
     *,
     num_latents: int = 50,
     num_hidden: int = 200,
-    likelihood: str = "bernoulli",
-    proposal: str = "diagonal",
-) -> tuple[OneLayerModel, Encoder]:
-    """Build a model and its proposal; `mean` of the training data sets the output bias."""
+    likelihood: type[Likelihood] = Bernoulli,
+) -> tuple[OneLayerModel, GaussianLayer]:
+    """Build a model with one stochastic layer, and its encoder.
+
+    Example:
+        >>> x = np.float32(np.random.default_rng(0).random((100, 6)) < 0.3)
+        >>> model, proposal = aisle.one_layer(jax.random.key(0), x.mean(0), num_latents=2)
+        >>> model.sample_prior(jax.random.key(1)).shape
+        (2,)
+
+    Args:
+        key: of the first weights.
+        mean: of each feature over the training data; sets the output bias.
+        num_latents: dimensions of z.
+        num_hidden: units of each of the two hidden layers.
+        likelihood: what the decoder's output says about x: `aisle.Bernoulli` or `aisle.Gaussian`.
+    """
     key_decoder, key_encoder = jax.random.split(key)
-    decoder = _decoder(key_decoder, num_latents, num_hidden, mean, likelihood)
-    encoder = _encoder(proposal, key_encoder, len(mean), num_hidden, num_latents)
-    return OneLayerModel(decoder, likelihoods.named(likelihood)(len(mean))), encoder
+    bias = _first_bias(mean, num_latents, num_hidden, likelihood)
+    decoder = _decoder(key_decoder, num_latents, num_hidden, bias)
+    encoder = GaussianLayer(key_encoder, len(bias), num_hidden, num_latents)
+    return OneLayerModel(decoder, likelihood(len(bias))), encoder
 
 
 def two_layer(
     key: PRNGKey,
-    mean: np.ndarray,
+    mean: ArrayLike,
     *,
     num_latents: int = 50,
     num_hidden: int = 200,
-    likelihood: str = "bernoulli",
-    proposal: str = "diagonal",
+    likelihood: type[Likelihood] = Bernoulli,
 ) -> tuple[TwoLayerModel, TwoLayerProposal]:
-    """Build the two-layer model; h1 has twice the latents of h2, its networks half the width."""
-    if proposal != "diagonal":
-        raise InputError(
-            f"proposal is {proposal!r} but that of the two-layer model is always diagonal: leave "
-            "it out, or use the one-layer model"
-        )
+    """Build a model with two stochastic layers, and its encoder; see `one_layer`.
+
+    h1 has twice the latents of h2, and the networks between them half the width.
+
+    Example:
+        >>> model, proposal = aisle.two_layer(jax.random.key(0), np.full(6, 0.3), num_latents=2)
+        >>> [h.shape for h in model.sample_prior(jax.random.key(1))]
+        [(4,), (2,)]
+    """
     num_first, num_upper = 2 * num_latents, max(1, num_hidden // 2)
+    bias = _first_bias(mean, num_latents, num_hidden, likelihood)
     keys = jax.random.split(key, 4)
-    decoder = _decoder(keys[0], num_first, num_hidden, mean, likelihood)
-    model = TwoLayerModel(
-        GaussianLayer(keys[1], num_latents, num_upper, num_first),
-        decoder,
-        likelihoods.named(likelihood)(len(mean)),
-    )
-    lower = GaussianLayer(keys[2], len(mean), num_hidden, num_first)
-    upper = GaussianLayer(keys[3], num_first, num_upper, num_latents)
-    return model, TwoLayerProposal(lower, upper)
+    decoder = _decoder(keys[0], num_first, num_hidden, bias)
+    upper = GaussianLayer(keys[1], num_latents, num_upper, num_first)
+    model = TwoLayerModel(upper, decoder, likelihood(len(bias)))
+    lower = GaussianLayer(keys[2], len(bias), num_hidden, num_first)
+    return model, TwoLayerProposal(lower, GaussianLayer(keys[3], num_first, num_upper, num_latents))
 
 
-MODELS = {"one-layer": one_layer, "two-layer": two_layer}
+def _first_bias(
+    mean: ArrayLike, num_latents: int, num_hidden: int, likelihood: type[Likelihood]
+) -> np.ndarray:
+    """Check the sizes of a network, and return the bias of its output."""
+    check_count("num_latents", num_latents)
+    check_count("num_hidden", num_hidden)
+    values = np.asarray(mean, np.float64)
+    if values.ndim != 1 or not len(values):
+        raise InputError(
+            f"has the shape {values.shape}: give one number for each feature, as in x.mean(0) of "
+            "examples that are vectors",
+            argument="mean",
+        )
+    if not np.all(np.isfinite(values)):
+        raise InputError("has values that are not finite: repair the data", argument="mean")
+    return likelihood.initial_output(values)
 
 
-def build(
-    name: str,
-    key: PRNGKey,
-    mean: np.ndarray,
-    *,
-    num_latents: int = 50,
-    num_hidden: int = 200,
-    likelihood: str = "bernoulli",
-    proposal: str = "diagonal",
-) -> tuple[OneLayerModel | TwoLayerModel, Encoder | TwoLayerProposal]:
-    """Build the model called `name` and its proposal."""
-    if name not in MODELS:
-        raise InputError(f"model is {name!r}: choose from {', '.join(MODELS)}")
-    return MODELS[name](
-        key,
-        mean,
-        num_latents=num_latents,
-        num_hidden=num_hidden,
-        likelihood=likelihood,
-        proposal=proposal,
-    )
-
-
-def _encoder(
-    name: str, key: PRNGKey, num_inputs: int, num_hidden: int, num_latents: int
-) -> Encoder:
-    if name not in PROPOSALS:
-        raise InputError(f"proposal is {name!r}: choose from {', '.join(PROPOSALS)}")
-    if name != "diagonal" and num_latents < 2:
-        raise InputError(f"proposal is {name!r} but num_latents is {num_latents}: use diagonal")
-    return PROPOSALS[name](key, num_inputs, num_hidden, num_latents)
-
-
-def _decoder(
-    key: PRNGKey, num_latents: int, num_hidden: int, mean: np.ndarray, likelihood: str
-) -> MLP:
-    for label, size in (("num_latents", num_latents), ("num_hidden", num_hidden)):
-        if size < 1:
-            raise InputError(f"{label} is {size}: a network needs at least 1")
-    bias = likelihoods.named(likelihood).initial_output(np.asarray(mean, np.float64))
-    network = MLP(key, (num_latents, num_hidden, num_hidden, len(mean)))
+def _decoder(key: PRNGKey, num_latents: int, num_hidden: int, bias: np.ndarray) -> MLP:
+    network = MLP(key, (num_latents, num_hidden, num_hidden, len(bias)))
     return eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(bias, jnp.float32))

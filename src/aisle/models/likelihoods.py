@@ -1,26 +1,30 @@
 """What a decoder's output says about x: the likelihoods p(x|z)."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from aisle.errors import InputError
 from aisle.types import PRNGKey, Scalar
 
 
 class Bernoulli(eqx.Module):
-    """Independent bits, from logits. Values between 0 and 1 count as fractions of a bit."""
+    """Independent bits, from logits; values 0 and 1, of any type."""
+
+    support: ClassVar[str] = "0 and 1; bits are drawn from values in [0, 1] by binarize='dynamic'"
 
     def __init__(self, num_features: int):
         """Take no parameters of its own."""
         del num_features
 
-    def log_prob(self, x: Float[Array, " features"], output: Float[Array, " features"]) -> Scalar:
+    def log_prob(self, x: Shaped[Array, " features"], output: Float[Array, " features"]) -> Scalar:
         """Return log p(x|z) for the decoder's output."""
-        return jnp.sum(_log_bernoulli(x, output))
+        return jnp.sum(_log_bernoulli(x.astype(output.dtype), output))
 
     def sample(self, key: PRNGKey, output: Float[Array, " features"]) -> Float[Array, " features"]:
         """Draw bits, as 0.0 and 1.0."""
@@ -31,8 +35,20 @@ class Bernoulli(eqx.Module):
         return jax.nn.sigmoid(output)
 
     @staticmethod
+    def is_supported(values: np.ndarray) -> np.ndarray:
+        """Say which values can be observed at all."""
+        return (values == 0) | (values == 1)
+
+    @staticmethod
     def initial_output(mean: np.ndarray) -> np.ndarray:
         """Return the output whose mean is the training mean, clipped to 0.001..0.999."""
+        if not np.all((mean >= 0) & (mean <= 1)):
+            wrong = mean[~((mean >= 0) & (mean <= 1))][0]
+            raise InputError(
+                f"has the value {wrong:g}: the mean of bits is from 0 to 1; take "
+                "likelihood=aisle.Gaussian for real values",
+                argument="mean",
+            )
         clipped = np.clip(mean, 0.001, 0.999)
         return np.log(clipped / (1 - clipped))
 
@@ -40,13 +56,15 @@ class Bernoulli(eqx.Module):
 class Gaussian(eqx.Module):
     """Independent normals around the decoder's output, with a learned scale for each feature."""
 
+    support: ClassVar[str] = "finite numbers"
+
     log_scale: Float[Array, " features"]
 
     def __init__(self, num_features: int):
         """Start from unit scales."""
         self.log_scale = jnp.zeros(num_features)
 
-    def log_prob(self, x: Float[Array, " features"], output: Float[Array, " features"]) -> Scalar:
+    def log_prob(self, x: Shaped[Array, " features"], output: Float[Array, " features"]) -> Scalar:
         """Return log p(x|z) for the decoder's output."""
         return jnp.asarray(self._distribution(output).log_prob(x))
 
@@ -59,6 +77,11 @@ class Gaussian(eqx.Module):
         return output
 
     @staticmethod
+    def is_supported(values: np.ndarray) -> np.ndarray:
+        """Say which values can be observed at all."""
+        return np.isfinite(values)
+
+    @staticmethod
     def initial_output(mean: np.ndarray) -> np.ndarray:
         """Return the training mean."""
         return mean
@@ -68,19 +91,6 @@ class Gaussian(eqx.Module):
 
 
 Likelihood = Bernoulli | Gaussian
-LIKELIHOODS: dict[str, type[Likelihood]] = {"bernoulli": Bernoulli, "gaussian": Gaussian}
-
-
-def named(name: str) -> type[Likelihood]:
-    """Return the class of the likelihood called `name`."""
-    if name not in LIKELIHOODS:
-        raise InputError(f"likelihood is {name!r}: choose from {', '.join(LIKELIHOODS)}")
-    return LIKELIHOODS[name]
-
-
-def takes_bits(model: object) -> bool:
-    """Say whether a model is one of bits, as the built-in networks are by default."""
-    return isinstance(getattr(model, "likelihood", None), Bernoulli)
 
 
 @jax.custom_jvp

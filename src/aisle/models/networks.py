@@ -6,10 +6,9 @@ from typing import cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
-from numpyro.distributions.util import vec_to_tril_matrix
+from jaxtyping import Array, Float, Shaped
 
-from aisle.models.distributions import DiagonalNormal, FullNormal
+from aisle.models.distributions import DiagonalNormal
 from aisle.types import PRNGKey
 
 
@@ -29,17 +28,9 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         """Apply the network to one example."""
-        return self.output(self.features(x))
-
-    def features(self, x: Float[Array, " inputs"]) -> Float[Array, " features"]:
-        """Return the last hidden layer."""
         for layer in self.layers[:-1]:
             x = jnp.tanh(_apply(layer, x))
-        return x
-
-    def output(self, features: Float[Array, " features"]) -> Float[Array, " outputs"]:
-        """Apply the last layer."""
-        return _apply(self.layers[-1], features)
+        return _apply(self.layers[-1], x)
 
 
 class GaussianLayer(eqx.Module):
@@ -51,42 +42,10 @@ class GaussianLayer(eqx.Module):
         """Build a network with two hidden layers."""
         self.network = MLP(key, (num_inputs, num_hidden, num_hidden, 2 * num_outputs))
 
-    def __call__(self, x: Float[Array, " inputs"]) -> DiagonalNormal:
-        """Return the distribution given one input."""
-        return self.given(self.network.features(x))
-
-    def given(self, features: Float[Array, " features"]) -> DiagonalNormal:
-        """Return the distribution given the last hidden layer."""
-        loc, log_scale = jnp.split(self.network.output(features), 2)
+    def __call__(self, x: Shaped[Array, " inputs"]) -> DiagonalNormal:
+        """Return the distribution given one input; whole numbers are taken as real ones."""
+        loc, log_scale = jnp.split(self.network(x.astype(jnp.result_type(float))), 2)
         return DiagonalNormal(loc, jnp.exp(log_scale))
-
-
-class FullGaussianLayer(eqx.Module):
-    """A network whose output is a normal with any covariance.
-
-    Its factor is diag(scale) (I + below): what is below the diagonal is in the units of its row. It
-    starts at zero, and the whole as the `GaussianLayer` of the same key.
-    """
-
-    diagonal: GaussianLayer
-    below: eqx.nn.Linear
-
-    def __init__(self, key: PRNGKey, num_inputs: int, num_hidden: int, num_outputs: int):
-        """Build the network of a `GaussianLayer` and one more output."""
-        self.diagonal = GaussianLayer(key, num_inputs, num_hidden, num_outputs)
-        self.below = zeroed(_linear(key, num_hidden, num_outputs * (num_outputs - 1) // 2))
-
-    def __call__(self, x: Float[Array, " inputs"]) -> FullNormal:
-        """Return the distribution given one input."""
-        features = self.diagonal.network.features(x)
-        base = self.diagonal.given(features)
-        below = vec_to_tril_matrix(_apply(self.below, features), diagonal=-1)
-        return FullNormal(base.loc, base.scale[:, None] * (jnp.eye(len(base.loc)) + below))
-
-
-def zeroed(layer: eqx.nn.Linear) -> eqx.nn.Linear:
-    """Return the layer with all weights zero."""
-    return jax.tree.map(jnp.zeros_like, layer)
 
 
 def _apply(layer: eqx.nn.Linear, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:

@@ -1,0 +1,89 @@
+"""How the options of runs are typed: short names, placeholders, and what a cluster needs."""
+
+import dataclasses
+import types
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from tyro.conf import arg
+
+from aisle.runs import options
+
+# An option whose text says what holds without it.
+optional = partial(arg, help_behavior_hint="")
+
+RunPath = Annotated[Path, arg(metavar="RUN")]
+DataDir = Annotated[Path | None, optional(metavar="DIR")]
+ModelName = Annotated[str | None, optional(metavar="MODULE:FUNCTION")]
+
+_PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+
+
+def flags(group: type, **details: dict[str, Any]) -> Any:
+    """Return a group of options as the command line takes it.
+
+    What may be None has no default in its help, as its text says what holds then; `details` are
+    the short names, long names and placeholders of options.
+    """
+    hints = get_type_hints(group)
+    fields = []
+    for option in dataclasses.fields(group):
+        hint, detail = hints[option.name], details.get(option.name, {})
+        if get_origin(hint) in (types.UnionType, Union):
+            kind = next(kind for kind in get_args(hint) if kind is not type(None))
+            detail = {"metavar": _placeholder(kind), **detail}
+            hint = Annotated[hint, optional(**detail)]
+        elif detail:
+            hint = Annotated[hint, arg(**detail)]
+        fields.append((option.name, hint, option))
+    return dataclasses.make_dataclass(group.__name__, fields, bases=(group,), frozen=True)
+
+
+def _placeholder(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(get_args(kind)) + "}"
+    return _PLACEHOLDERS[kind]
+
+
+MethodFlags = flags(
+    options.MethodOptions,
+    num_samples={"aliases": ["-K"]},
+    num_temperatures={"aliases": ["-T"]},
+    num_leapfrog={"aliases": ["-L"]},
+)
+ModelFlags = flags(
+    options.ModelOptions, model={"metavar": "MODEL"}, init_from={"metavar": "RUN|FILE"}
+)
+DataFlags = flags(options.DataOptions, data_dir={"metavar": "DIR"})
+OptimizerFlags = flags(options.OptimizerOptions)
+RunFlags = flags(options.RunOptions)
+SamplerFlags = flags(
+    options.SamplerOptions,
+    num_chains={"name": "chains", "aliases": ["-C", "--num-chains"]},
+    num_temperatures={"name": "temperatures", "aliases": ["-T", "--num-temperatures"]},
+    num_leapfrog={"name": "leapfrog", "aliases": ["-L", "--num-leapfrog"]},
+    refit={"metavar": "UPDATES"},
+    tolerance={"metavar": "NATS"},
+    max_seconds={"metavar": "SECONDS"},
+)
+
+
+@dataclass(frozen=True)
+class DistributedOptions:
+    """Several processes that work as one, on one machine or on many."""
+
+    distributed: bool = False
+    """Join the other processes.
+    On Slurm, Open MPI, Kubernetes and TPU pods nothing else is needed.
+    Elsewhere give the next three too."""
+
+    coordinator: Annotated[str | None, optional(metavar="HOST:PORT")] = None
+    """Address of the first process."""
+
+    num_processes: Annotated[int | None, optional(metavar="INT")] = None
+    """How many there are."""
+
+    process_id: Annotated[int | None, optional(metavar="INT")] = None
+    """Which one this is, from 0; the first one writes and prints."""

@@ -1,0 +1,81 @@
+"""What is computed of one example: forward chains, both directions, or plain importance sampling.
+
+Each function takes `(context, key, x)` and returns numbers for `aisle.evaluation.work`.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from aisle.annealing import Annealed, Ladder, anneal, anneal_reverse, log_mean_exp
+from aisle.annealing.importance import importance_log_weights
+from aisle.evaluation.work import Numbers, map_chains
+from aisle.models.joint import log_joint
+from aisle.types import Latent, Model, Observation, PRNGKey, Proposal
+
+# Draws of q whose mean tells which latents an encoder uses, in two halves.
+_DRAWS_OF_HALF = 32
+
+# Model, proposal, ladder and number of chains.
+Context = tuple[Model, Proposal, Ladder, int]
+
+
+def forward(context: Context, key: PRNGKey, x: Observation) -> Numbers:
+    """Anneal the chains of one observation from q to the posterior."""
+    model, proposal, ladder, num_chains = context
+    q, density = proposal(x), log_joint(model, x)
+    return _chains(lambda key: anneal(key, q, density, ladder), key, num_chains)
+
+
+def both_ways(context: Context, key: PRNGKey, x: None) -> Numbers:
+    """Simulate (z, x) from the model; anneal from q to the posterior and from z back to q."""
+    del x
+    model, proposal, ladder, num_chains = context
+    key_z, key_x, key_forward, key_reverse = jax.random.split(key, 4)
+    z = model.sample_prior(key_z)
+    x = model.sample_observation(key_x, z)
+    q, density = proposal(x), log_joint(model, x)
+    up = _chains(lambda key: anneal(key, q, density, ladder), key_forward, num_chains)
+    # All of them start at the same z. E[1/w] = 1/p(x) holds for each, so the mean of 1/w is
+    # unbiased all the same.
+    down = _chains(lambda key: anneal_reverse(key, z, q, density, ladder), key_reverse, num_chains)
+    nonfinite = up["num_nonfinite"] + down["num_nonfinite"]
+    return {"up": up["log_weight"], "down": down["log_weight"], "num_nonfinite": nonfinite}
+
+
+def importance(context: tuple[Model, Proposal, int], key: PRNGKey, x: Observation) -> Numbers:
+    """Bound log p(x) by importance sampling, and average two halves of draws of q."""
+    model, proposal, num_samples = context
+    q = proposal(x)
+    key_weights, key_draws = jax.random.split(key)
+    log_weights = importance_log_weights(key_weights, q, log_joint(model, x), num_samples)
+    halves = jax.random.split(key_draws, (2, _DRAWS_OF_HALF))
+    draws = jax.vmap(jax.vmap(lambda key: _flat(q.sample(key))))(halves)
+    return {
+        "bound": log_mean_exp(log_weights),
+        "elbo": jnp.mean(log_weights),
+        "half_means": jnp.mean(draws, axis=1),
+    }
+
+
+def _chains(run: Callable[[PRNGKey], Annealed], key: PRNGKey, num_chains: int) -> Numbers:
+    def chain(key: PRNGKey) -> Numbers:
+        end = run(key)
+        return {
+            "log_weight": end.log_weight,
+            "mean_acceptance": end.info.acceptance,
+            "num_nonfinite": jnp.sum(end.info.is_nonfinite),
+        }
+
+    found = map_chains(chain, key, num_chains)
+    return {
+        "log_weight": found["log_weight"],
+        "mean_acceptance": jnp.mean(found["mean_acceptance"], axis=0),
+        "num_nonfinite": jnp.sum(found["num_nonfinite"]),
+    }
+
+
+def _flat(z: Latent) -> jax.Array:
+    return ravel_pytree(z)[0]

@@ -1,0 +1,432 @@
+"""Methods that train: VAE, IWAE, DReG, MHHMC and AIS.
+
+A method estimates, for one example, what to minimise; it is usable in anybody's training loop:
+`jax.vmap` `estimate` over a batch with a key for each example, average, and differentiate
+`losses.theta + losses.phi` with respect to (model, proposal). The gradient of `theta` reaches the
+model only and that of `phi` the proposal only; none flows through a chain.
+
+With log w_k the log-weights of K samples and v_k their normalised weights, gradients stopped where
+a bar is drawn:
+
+    VAE     theta: -mean log p(x, z̄_k)         phi: -mean [log p(x, z_k) - log q(z_k)]
+    IWAE    theta: -sum v̄_k log p(x, z̄_k)      phi: -sum v̄_k log w_k
+    DReG    theta: as IWAE                      phi: -sum v̄_k² log w_k, q's own parameters stopped
+    MHHMC   theta: -mean log p(x, z̄_k)         phi: see below; betas 0, 1, ..., 1
+    AIS     theta: -sum v̄_k log p(x, z̄_k)      phi: see below
+
+Chains offer a choice for phi. `elbo`, the paper's, is that of VAE with one sample: the exclusive
+KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
+q to them by -sum v̄_k log q(z̄_k), the inclusive KL(p || q) (the wake phase of Bornschein & Bengio,
+2015). `elbo+wake` is the sum of both.
+
+DReG is the doubly reparameterised gradient of Tucker et al. (2019), MHHMC the method of Hoffman
+(2017), AIS Algorithm 1 of Ding & Freedman (2020).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from aisle.annealing import (
+    Annealed,
+    Kernel,
+    anneal,
+    effective_sample_size,
+    log_mean_exp,
+    normalised_weights,
+    schedules,
+)
+from aisle.annealing.ais import Ladder, sample_start
+from aisle.annealing.importance import importance_log_weights
+from aisle.annealing.path import times
+from aisle.annealing.tuning import StepSizes, interpolated, nudge
+from aisle.errors import InputError, check_count
+from aisle.models.joint import log_joint
+from aisle.objects import Chosen
+from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
+
+# A bound on held-out examples: samples of q, or chains and their temperatures.
+_BOUND_SAMPLES, _BOUND_CHAINS, _BOUND_TEMPERATURES = 64, 4, 50
+
+
+class Losses(NamedTuple):
+    """What to minimise; see the module for where their gradients go."""
+
+    theta: Scalar
+    phi: Scalar
+
+
+class Metrics(NamedTuple):
+    """What is worth knowing of one example's estimate.
+
+    Attributes:
+        bound: lower bound of log p(x), in expectation: of ELBO, IWAE or AIS, as the method has it.
+        effective_sample_size: of the K weights.
+        acceptance: mean over the K chains, by temperature; empty without chains.
+        num_nonfinite: transitions rejected for an energy that was not finite.
+    """
+
+    bound: Scalar
+    effective_sample_size: Scalar
+    acceptance: Float[Array, " moves"]
+    num_nonfinite: Scalar
+
+
+Estimate = tuple[Losses, Metrics]
+Tree = TypeVar("Tree")
+
+
+@runtime_checkable
+class Method(Protocol):
+    """What `fit` trains by. Ours are below; a class of your own needs these four.
+
+    Its objects are constants of compiled programs: a frozen dataclass is the usual one. A method
+    may also have `num_samples`, the samples of an example that are alive at once, and
+    `bound(key, model, proposal, x, state)`, a lower bound of log p(x) to validate by.
+    """
+
+    @property
+    def num_gradients(self) -> int:
+        """Gradients of log p(x, z) that one example costs."""
+        ...
+
+    def init(self) -> PyTree:
+        """Return the state before the first update, such as step sizes; () for none."""
+        ...
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: Any
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        ...
+
+    def adapt(self, state: Any, metrics: Metrics) -> Any:
+        """Return the state for the next update; `metrics` are means over the batch."""
+        ...
+
+
+def check_method(method: Any) -> None:
+    """Refuse what does not have the protocol of a method."""
+    if isinstance(method, type) or not isinstance(method, Method):
+        raise InputError(
+            f"is {method!r}: give an object such as aisle.AIS(), or one of your own with init, "
+            "estimate, adapt and num_gradients",
+            argument="method",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class _Samples(Chosen):
+    """Base of the methods that draw K samples of q and keep no state."""
+
+    num_samples: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("num_samples", self.num_samples)
+
+    @property
+    def num_gradients(self) -> int:
+        """K: one pass over the samples serves theta and phi."""
+        return self.num_samples
+
+    def init(self) -> tuple[()]:
+        """Return no state."""
+        return ()
+
+    def adapt(self, state: tuple[()], metrics: Metrics) -> tuple[()]:
+        """Return no state."""
+        del metrics
+        return state
+
+    def bound(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: Any
+    ) -> Scalar:
+        """Bound log p(x) by importance sampling."""
+        del state
+        return importance_bound(key, model, proposal, x, _BOUND_SAMPLES)
+
+
+@dataclass(frozen=True, repr=False)
+class VAE(_Samples):
+    """Evidence lower bound, by K reparameterised samples of equal weight.
+
+    Example:
+        >>> aisle.VAE()
+        aisle.VAE(num_samples=1)
+    """
+
+    num_samples: int = 1
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: tuple[()]
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        del state
+        q = proposal(x)
+        z = _samples(key, q, self.num_samples)
+        log_weights = _log_weights(stop(model), q, x, z)
+        losses = Losses(-jnp.mean(_log_joints(model, x, stop(z))), -jnp.mean(log_weights))
+        return losses, _without_chains(jnp.mean(log_weights), log_weights)
+
+
+@dataclass(frozen=True, repr=False)
+class IWAE(_Samples):
+    """Importance-weighted bound of K samples.
+
+    Example:
+        >>> aisle.IWAE(num_samples=50)
+        aisle.IWAE(num_samples=50)
+    """
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: tuple[()]
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        del state
+        q = proposal(x)
+        z = _samples(key, q, self.num_samples)
+        log_weights = _log_weights(stop(model), q, x, z)
+        # The gradient of -log mean w_k, written so that the compiler sees that theta and phi weigh
+        # the samples alike, and passes over them once.
+        phi = -jnp.sum(times(stop(normalised_weights(log_weights)), log_weights))
+        losses = Losses(_weighted(model, x, z, log_weights), phi)
+        return losses, _without_chains(log_mean_exp(log_weights), log_weights)
+
+
+@dataclass(frozen=True, repr=False)
+class DReG(_Samples):
+    """Importance-weighted bound, with the doubly reparameterised gradient for phi.
+
+    Example:
+        >>> aisle.DReG(num_samples=50).num_gradients
+        100
+    """
+
+    @property
+    def num_gradients(self) -> int:
+        """2 K: theta's and phi's gradients weigh the samples differently."""
+        return 2 * self.num_samples
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: tuple[()]
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        del state
+        q = proposal(x)
+        z = _samples(key, q, self.num_samples)
+        # Only the path from phi through z is differentiated: the score of q has mean zero here.
+        log_weights = _log_weights(stop(model), stop(proposal)(x), x, z)
+        squares = stop(normalised_weights(log_weights)) ** 2
+        losses = Losses(_weighted(model, x, z, log_weights), -jnp.sum(times(squares, log_weights)))
+        return losses, _without_chains(log_mean_exp(log_weights), log_weights)
+
+
+PhiObjective = Literal["elbo", "elbo+wake", "wake"]
+
+
+@dataclass(frozen=True, repr=False)
+class _Chains(Chosen):
+    """Base of the methods that run K chains of T transitions; step sizes are their state.
+
+    Attributes:
+        num_samples: K, chains of an example.
+        num_temperatures: T, transitions of a chain.
+        kernel: schedule, transition and the acceptance that step sizes are adapted towards.
+        phi_objective: what trains the proposal; see the module.
+    """
+
+    num_samples: int = 5
+    num_temperatures: int = 11
+    kernel: Kernel = Kernel.tuned()
+    phi_objective: PhiObjective = "elbo"
+
+    def __post_init__(self) -> None:
+        check_count("num_samples", self.num_samples)
+        check_count("num_temperatures", self.num_temperatures)
+        if not isinstance(self.kernel, Kernel):
+            raise InputError(
+                f"is {self.kernel!r}: give a kernel, such as aisle.Kernel.tuned()",
+                argument="kernel",
+            )
+        choices = PhiObjective.__args__
+        if self.phi_objective not in choices:
+            raise InputError(
+                f"is {self.phi_objective!r}: choose from {', '.join(choices)}",
+                argument="phi_objective",
+            )
+        self.kernel.betas(self.num_temperatures)
+
+    @property
+    def num_gradients(self) -> int:
+        """Each chain and, for theta, its end; and one sample for phi if the ELBO trains it."""
+        ladder = self.kernel.ladder(self.num_temperatures)
+        return self.num_samples * (ladder.num_gradients + 1) + ("elbo" in self.phi_objective)
+
+    def init(self) -> StepSizes:
+        """Return the first step sizes."""
+        return self.kernel.first_step_sizes(self.num_temperatures)
+
+    def adapt(self, state: StepSizes, metrics: Metrics) -> StepSizes:
+        """Take each step size a little towards the kernel's target acceptance."""
+        return nudge(
+            state,
+            metrics.acceptance,
+            target=self.kernel.target_accept,
+            largest=self.kernel.transition.largest_step_size,
+        )
+
+    @property
+    def bound_gradients(self) -> int:
+        """Gradients of log p(x, z) that `bound` costs."""
+        return _BOUND_CHAINS * (
+            1 + (_BOUND_TEMPERATURES - 1) * self.kernel.transition.num_gradients
+        )
+
+    def bound(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
+    ) -> Scalar:
+        """Bound log p(x) by a few chains that are longer than those of training.
+
+        Importance sampling would not do: an encoder of a model that learned by chains may be far
+        from the posterior, and its bound then falls while log p(x) rises.
+        """
+        kernel = dataclasses.replace(self.kernel, schedule=schedules.sigmoid)
+        betas = kernel.betas(_BOUND_TEMPERATURES)
+        sizes = interpolated(betas, self.ladder(state).betas, state)
+        ladder = kernel.ladder(_BOUND_TEMPERATURES, sizes, last_move=False)
+        run = _anneal_many(key, model, proposal, x, ladder, _BOUND_CHAINS)
+        return log_mean_exp(run.log_weight)
+
+    def ladder(self, state: StepSizes) -> Ladder:
+        """Return what the chains of an update walk along."""
+        return self.kernel.ladder(self.num_temperatures, state)
+
+    def _phi(
+        self,
+        key: PRNGKey,
+        model: Model,
+        proposal: Proposal,
+        x: Observation,
+        z: Latent,
+        weights: Float[Array, " samples"],
+    ) -> Scalar:
+        terms = []
+        if "elbo" in self.phi_objective:
+            q = proposal(x)
+            terms.append(-_log_weights(stop(model), q, x, _samples(key, q, 1))[0])
+        if "wake" in self.phi_objective:
+            log_q = jax.vmap(proposal(x).log_prob)(stop(z))
+            terms.append(-jnp.sum(times(stop(weights), log_q)))
+        return sum(terms, jnp.zeros(()))
+
+
+@dataclass(frozen=True, repr=False)
+class MHHMC(_Chains):
+    """HMC at the posterior from samples of q, all chains of equal weight (Hoffman, 2017).
+
+    Of the kernel's schedule only the number of temperatures counts.
+
+    Example:
+        >>> aisle.MHHMC(num_samples=1, kernel=aisle.Kernel.paper()).num_gradients
+        58
+    """
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        key_chains, key_phi = jax.random.split(key)
+        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
+        theta = -jnp.mean(_log_joints(model, x, run.z))
+        equal = jnp.full(self.num_samples, 1 / self.num_samples)
+        phi = self._phi(key_phi, model, proposal, x, run.z, equal)
+        return Losses(theta, phi), _with_chains(run)
+
+    def ladder(self, state: StepSizes) -> Ladder:
+        """Return what the chains of an update walk along: the posterior from the first move on."""
+        return Ladder(
+            schedules.immediate(self.num_temperatures), state, self.kernel.transition, True
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class AIS(_Chains):
+    """K chains annealed from q to the posterior, by their weights (Ding & Freedman, 2020).
+
+    Example:
+        >>> aisle.AIS(num_samples=5, num_temperatures=11, kernel=aisle.Kernel.paper()).num_gradients
+        286
+    """
+
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        key_chains, key_phi = jax.random.split(key)
+        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
+        theta = _weighted(model, x, run.z, run.log_weight)
+        weights = normalised_weights(run.log_weight)
+        phi = self._phi(key_phi, model, proposal, x, run.z, weights)
+        return Losses(theta, phi), _with_chains(run)
+
+
+def importance_bound(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, num_samples: int
+) -> Scalar:
+    """Return log 1/K sum_k p(x, z_k) / q(z_k|x) of one example: a lower bound of log p(x)."""
+    q, density = proposal(x), log_joint(model, x)
+    return log_mean_exp(importance_log_weights(key, q, density, num_samples))
+
+
+def stop(tree: Tree) -> Tree:
+    """Stop gradients at every array of a tree, which may hold functions too."""
+    return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, tree)
+
+
+def _anneal_many(
+    key: PRNGKey, model: Model, proposal: Proposal, x: Observation, ladder: Ladder, number: int
+) -> Annealed:
+    """Anneal chains, with all gradients stopped before the first step."""
+    # The proposal and not its distribution, which need not be a pytree.
+    density, q = log_joint(stop(model), x), stop(proposal)(x)
+    return jax.vmap(lambda k: anneal(k, q, density, ladder))(jax.random.split(key, number))
+
+
+def _samples(key: PRNGKey, q: Distribution, num_samples: int) -> Latent:
+    # The keys of `_anneal_many`, so that AIS without a move draws the samples of IWAE.
+    keys = jax.random.split(jax.random.split(key)[0], num_samples)
+    return jax.vmap(lambda k: sample_start(k, q))(keys)
+
+
+def _log_joints(model: Model, x: Observation, z: Latent) -> Float[Array, " samples"]:
+    return jax.vmap(log_joint(model, x))(z)
+
+
+def _log_weights(
+    model: Model, q: Distribution, x: Observation, z: Latent
+) -> Float[Array, " samples"]:
+    return _log_joints(model, x, z) - jax.vmap(q.log_prob)(z)
+
+
+def _weighted(model: Model, x: Observation, z: Latent, log_weights: Array) -> Scalar:
+    weights = stop(normalised_weights(log_weights))
+    return -jnp.sum(times(weights, _log_joints(model, x, stop(z))))
+
+
+def _without_chains(bound: Scalar, log_weights: Float[Array, " samples"]) -> Metrics:
+    size = effective_sample_size(log_weights)
+    return Metrics(*stop((bound, size, jnp.zeros(0), jnp.zeros(()))))
+
+
+def _with_chains(run: Annealed) -> Metrics:
+    return Metrics(
+        log_mean_exp(run.log_weight),
+        effective_sample_size(run.log_weight),
+        jnp.mean(run.info.acceptance, axis=0),
+        jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
+    )

@@ -1,0 +1,25 @@
+"""What the objects that users choose from have in common: a repr that can be typed back."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+
+class Chosen:
+    """Base of frozen dataclasses whose repr is Python, given `import aisle`."""
+
+    def __repr__(self) -> str:
+        fields = [f for f in dataclasses.fields(self) if f.repr]  # pyright: ignore
+        inside = ", ".join(f"{f.name}={typed(getattr(self, f.name))}" for f in fields)
+        return f"aisle.{type(self).__name__}({inside})"
+
+
+# Modules that are public under another name.
+_PUBLIC = {"aisle.annealing.schedules": "aisle.schedules.", "aisle.learning.rates": "aisle.rates."}
+
+
+def typed(value: Any) -> str:
+    """Return what to type for a value; functions by their names."""
+    if inspect.isroutine(value):
+        return f"{_PUBLIC.get(value.__module__, '')}{value.__qualname__}"
+    return repr(value)

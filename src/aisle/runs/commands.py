@@ -1,0 +1,49 @@
+"""The command lines that configurations stand for: what differs from the defaults."""
+
+import dataclasses
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aisle.runs.options import EvaluateConfig, TrainConfig
+
+
+def train(config: TrainConfig, start: str | None = None) -> str:
+    """Return the `aisle train` command of a configuration, from the weights of a run if named."""
+    usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
+    words += [f"--epochs {config.num_epochs}"] if config.num_epochs else []
+    words += [f"--updates {config.num_updates}"] if config.num_updates else []
+    for group in ("method", "model", "observations", "optimizer", "run"):
+        words += _flags(getattr(config, group), getattr(usual, group))
+    return " ".join([*words, *([f"--init-from {shlex.quote(start)}"] if start else [])])
+
+
+def train_anywhere(config: TrainConfig) -> str:
+    """Return the `aisle train` command without the places of folders, for others to read."""
+    start = config.model.init_from
+    return train(without_places(config), start and start.name)
+
+
+def evaluate(path: Path, config: EvaluateConfig) -> str:
+    """Return the `aisle evaluate` command of a configuration."""
+    usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
+    words += [*_flags(config, usual), *_flags(config.sampler, usual.sampler)]
+    return " ".join(words)
+
+
+def without_places(config: TrainConfig) -> TrainConfig:
+    """Leave out where folders are."""
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, init_from=None),
+        observations=dataclasses.replace(config.observations, data_dir=None),
+    )
+
+
+def _flags(options: Any, usual: Any) -> Iterator[str]:
+    """Return the flags of what differs from the usual options, other than groups of options."""
+    for field in dataclasses.fields(options):
+        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value != getattr(usual, field.name) and not dataclasses.is_dataclass(value):
+            yield flag if isinstance(value, bool) else f"{flag} {shlex.quote(str(value))}"

@@ -1,0 +1,216 @@
+"""Opening what was trained: runs, and files of exported weights."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aisle.data import Dataset, load
+from aisle.data.arrays import is_file_name
+from aisle.errors import InputError
+from aisle.learning.loop import report
+from aisle.runs import checkpoints, folder, weights
+from aisle.runs.config import from_json, to_json
+from aisle.runs.networks import Weights, build, build_named
+from aisle.runs.options import ModelOptions, TrainConfig
+from aisle.types import Model, Proposal
+
+# Where a checkpoint may have the weights to use, the first edition's last.
+_PARTS = ("best/weights", "state/average", "state/params", "average", "params")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Run:
+    """A run opened again: its configuration, and its weights at the newest checkpoint.
+
+    Attributes:
+        path: its folder.
+        stored: what its config.json holds.
+        config: how it was trained; None for a run of `aisle.fit`.
+        shape: of one example, for pictures; empty where that is not known.
+        update: number of updates made.
+        model: with the best weights on validation data, or averaged ones, as the run kept them.
+        proposal: likewise.
+    """
+
+    path: Path
+    stored: Mapping[str, Any]
+    config: TrainConfig | None
+    shape: tuple[int, ...]
+    update: int
+    model: Any
+    proposal: Any
+
+    def __repr__(self) -> str:
+        return f"{self.path} at update {self.update:,}"
+
+    @property
+    def num_planned(self) -> int:
+        """Updates that the run is to make in all."""
+        if "ends" in self.stored:
+            return self.stored["ends"][-1]
+        assert self.config is not None
+        per_epoch = self.stored["data"]["num_train"] // self.config.optimizer.batch_size
+        return (self.config.num_epochs or 0) * per_epoch
+
+
+def open_run(path: str | Path, model: Model | None = None, proposal: Proposal | None = None) -> Run:
+    """Load the weights of a run's newest checkpoint that is whole.
+
+    Example:
+        >>> run = aisle.open_run(FIRST_RUN)
+        >>> type(run.model).__name__, run.update
+        ('OneLayerModel', 30)
+
+    Args:
+        path: folder of the run.
+        model: as it was given to `aisle.fit`, for a run of that: it says where weights belong.
+        proposal: likewise.
+    """
+    path = Path(path)
+    stored = folder.read_config(path)
+    config = None if "fit" in stored and model is not None else from_json(stored, path)
+    shape = tuple(stored["data"].get("shape", ()))
+    if model is None and config is not None:
+        both = _networks(path, config, shape)
+    else:
+        both = (model, proposal)
+    arrays, static = eqx.partition(both, eqx.is_inexact_array)
+    found = checkpoints.restore_part(path, _PARTS, arrays, report=report)
+    if found is None:
+        raise InputError(f"{path} has no checkpoint yet: resume its training first")
+    update, arrays = found
+    _check_finite(arrays, path, update)
+    return Run(path, stored, config, shape, update, *eqx.combine(arrays, static))
+
+
+def load_data(run: Run, data_dir: Path | None = None) -> Dataset:
+    """Load the data of a run again, perhaps from another folder; see that they are the same."""
+    assert run.config is not None
+    return data_of(run.path, run.stored, run.config, data_dir)
+
+
+def data_of(
+    path: Path, stored: Mapping[str, Any], config: TrainConfig, data_dir: Path | None = None
+) -> Dataset:
+    """Load the data that a run in `path` was trained on, and see that they are the same."""
+    name, seen = config.data, config.observations
+    if is_file_name(name):
+        name = str(data_dir / Path(name).name) if data_dir else name
+        if not Path(name).is_file():
+            raise InputError(
+                f"{name}, which {path} was trained on, is not there: put it back, or name the "
+                "folder where it is with --data-dir"
+            )
+    dataset = load(name, data_dir or seen.data_dir, view=config.view(), num_valid=seen.num_valid)
+    if stored["format"] == 1 and dataset.train.arrays.dtype == np.uint8 and not seen.grey:
+        # The first edition divided them all.
+        grey = dataclasses.replace(config, observations=dataclasses.replace(seen, grey=True))
+        return data_of(path, stored, grey, data_dir)
+    if not is_own(stored, dataset):
+        raise InputError(
+            f"{dataset.source} is not what {path} was trained on: put the same data back, or train "
+            "a new run on these"
+        )
+    return dataset
+
+
+def facts(dataset: Dataset) -> dict[str, Any]:
+    """Return what a run notes of its data."""
+    splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    present = {name: split for name, split in splits.items() if split is not None}
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "shape": list(dataset.shape),
+        **{f"num_{name}": len(split) for name, split in present.items()},
+        "digests": {name: split.digest() for name, split in present.items()},
+    }
+
+
+def is_own(stored: Mapping[str, Any], dataset: Dataset) -> bool:
+    """Say whether a run was trained on these data, as far as it has noted that."""
+    before, now = stored["data"], facts(dataset)
+    return before.get("digests", now["digests"]) == now["digests"]
+
+
+def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:
+    """Write a run's weights, with the configuration needed to load them back, and what else."""
+    arrays = eqx.filter((run.model, run.proposal), eqx.is_inexact_array)
+    named = dict(zip(("model", "proposal"), arrays, strict=True))
+    metadata: dict[str, Any] = {**(about or {}), "shape": list(run.shape)}
+    if run.config is not None:
+        # Where the weights started from does not change what they are.
+        model = dataclasses.replace(run.config.model, init_from=None)
+        metadata["model"] = to_json(dataclasses.replace(run.config, model=model))["model"]
+    weights.export(path, named, metadata)
+
+
+def load_weights(
+    path: str | Path, model: Model | None = None, proposal: Proposal | None = None
+) -> Weights:
+    """Load the (model, proposal) of a file that `aisle export` wrote.
+
+    Example:
+        >>> model, proposal = aisle.load_weights(FIRST_WEIGHTS)
+        >>> type(model).__name__
+        'OneLayerModel'
+
+    Args:
+        path: of the .safetensors file.
+        model: networks of the same kind, for weights of a model of your own.
+        proposal: likewise.
+    """
+    path = Path(path)
+    metadata = weights.read_metadata(path)
+    both = (model, proposal) if model is not None else _exported(path, metadata)
+    arrays, static = eqx.partition(both, eqx.is_inexact_array)
+    loaded = weights.load(path, dict(zip(("model", "proposal"), arrays, strict=True)))
+    return eqx.combine((loaded["model"], loaded["proposal"]), static)
+
+
+def weights_of(source: Path) -> Weights:
+    """Return the (model, proposal) of a run, or of a file."""
+    if source.suffix == weights.SUFFIX:
+        return load_weights(source)
+    run = open_run(source)
+    return run.model, run.proposal
+
+
+def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
+    try:
+        options = dict(metadata["model"])
+        if options.pop("proposal", "diagonal") != "diagonal":
+            raise KeyError("an encoder that is no longer there")
+        if ":" in options["model"]:
+            raise KeyError(f"of {options['model']}: give model and proposal")
+        model = ModelOptions(**options)
+        mean = np.full(math.prod(metadata["shape"]), 0.5)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} has no configuration of a model ({error}): give a file of `aisle export`"
+        ) from None
+    return build_named(model, mean, seed=0)
+
+
+def _networks(path: Path, config: TrainConfig, shape: tuple[int, ...]) -> Weights:
+    """Build networks whose weights are then replaced."""
+    if not config.is_own_model:
+        return build_named(config.model, np.full(math.prod(shape), 0.5), config.run.seed)
+    train = data_of(path, folder.read_config(path), config).train
+    return build(config.model, train, config.run.seed)
+
+
+def _check_finite(arrays: Any, path: Path, update: int) -> None:
+    """Refuse a run whose weights are of no use."""
+    if not all(bool(jnp.all(jnp.isfinite(a))) for a in jax.tree.leaves(arrays)):
+        raise InputError(
+            f"the weights of {path} at update {update} are not all finite: train again with a "
+            "lower learning rate"
+        )

@@ -1,0 +1,89 @@
+"""Writes a run down while it trains: metrics, and checkpoints that it can resume from."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisle.errors import check, check_count, check_real
+from aisle.learning.loop import report
+from aisle.learning.recording import Recorder, Snapshot
+from aisle.objects import Chosen
+from aisle.runs import checkpoints, folder
+
+
+@dataclass(frozen=True, repr=False)
+class RunFolder(Chosen):
+    """Where a run is written, and how often.
+
+    Example:
+        >>> aisle.RunFolder("runs/mine", checkpoint_minutes=10).keep_checkpoints
+        3
+
+    Attributes:
+        path: of the folder.
+        checkpoint_minutes: between two checkpoints; the last state is always kept.
+        keep_checkpoints: how many of them stay on disk.
+        tensorboard: whether to write the metrics for TensorBoard too.
+    """
+
+    path: Path
+    checkpoint_minutes: float = 5.0
+    keep_checkpoints: int = 3
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        check_real("checkpoint_minutes", self.checkpoint_minutes)
+        is_kept = 0 <= self.checkpoint_minutes < float("inf")
+        check(is_kept, "checkpoint_minutes", self.checkpoint_minutes, "finite, 0 or more")
+        check_count("keep_checkpoints", self.keep_checkpoints)
+
+
+class FolderRecorder(Recorder):
+    """Writes into the folder of a run."""
+
+    def __init__(self, place: RunFolder):
+        """Write nothing yet."""
+        self._place, self._stack = place, ExitStack()
+        self._writer: folder.MetricsWriter | None = None
+        self._saved_at = time.perf_counter()
+
+    def __enter__(self) -> "FolderRecorder":
+        """Keep other processes from training the same run."""
+        self._stack.enter_context(folder.held(self._place.path))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files."""
+        self._stack.close()
+
+    def restore(self, like: Callable[[int], Snapshot]) -> Snapshot | None:
+        """Return the newest checkpoint that is whole."""
+        found = checkpoints.restore(self._place.path, like, report=report)
+        return None if found is None else found[1]
+
+    def begin(self, update: int) -> float:
+        """Drop the metrics of later updates, which are made again."""
+        path = self._place.path
+        before = folder.last_metrics(path).get("seconds", 0.0) if update else 0.0
+        writer = folder.MetricsWriter(path, resume_at=update, tensorboard=self._place.tensorboard)
+        self._writer = self._stack.enter_context(writer)
+        return before
+
+    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records to metrics.jsonl."""
+        assert self._writer is not None
+        self._writer.write(records)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a checkpoint."""
+        update = int(snapshot.state.update)
+        checkpoints.save(self._place.path, update, snapshot, keep=self._place.keep_checkpoints)
+        self._saved_at = time.perf_counter()
+
+    def is_due(self) -> bool:
+        """Say whether it is time for another checkpoint."""
+        return time.perf_counter() - self._saved_at > 60 * self._place.checkpoint_minutes

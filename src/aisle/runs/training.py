@@ -1,0 +1,144 @@
+"""A training run by options, as the command line starts and resumes it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from aisle import processes
+from aisle.data import Dataset, check_support, load
+from aisle.errors import InputError
+from aisle.learning.looks import EarlyStopping, Validation
+from aisle.learning.plan import Plan
+from aisle.learning.recipe import Recipe
+from aisle.runs import checkpoints, folder
+from aisle.runs.config import absolute, from_json, to_json
+from aisle.runs.fitting import Fitted, run, with_ends
+from aisle.runs.networks import Weights, build
+from aisle.runs.opening import data_of, facts, weights_of
+from aisle.runs.options import TrainConfig
+from aisle.runs.recorder import RunFolder
+
+
+def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
+    """Start a new run in the folder `out`, which must not exist or be empty."""
+    config = absolute(config)
+    seen = config.observations
+    dataset = load(config.data, seen.data_dir, view=config.view(), num_valid=seen.num_valid)
+    content = {"train": to_json(config), "data": facts(dataset)}
+    return _train(config, dataset, out, show_progress, content, {})
+
+
+def resume(
+    out: Path,
+    num_epochs: int | None = None,
+    num_updates: int | None = None,
+    data_dir: Path | None = None,
+    *,
+    show_progress: bool = True,
+) -> Fitted:
+    """Resume a run from its newest checkpoint, perhaps to a greater length than planned.
+
+    Args:
+        out: its folder.
+        num_epochs: None for those that were planned.
+        num_updates: likewise.
+        data_dir: where its data are now, if they have moved.
+        show_progress: whether to show a progress bar.
+    """
+    stored = folder.read_config(out)
+    config = from_json(stored, out)
+    if stored["format"] == 1:
+        raise InputError(
+            f"{out} was trained by aisle 0.1: this version opens it but cannot resume it; start a "
+            f"new run with --init-from {out}"
+        )
+    dataset = data_of(out, stored, config, data_dir)
+    if num_epochs is not None or num_updates is not None:
+        config = dataclasses.replace(config, num_epochs=num_epochs, num_updates=num_updates)
+    content = {"train": to_json(config), "data": stored["data"]}
+    if checkpoints.latest(out) is not None:
+        # Its own weights take the place of those it started from, which may be gone by now.
+        started = dataclasses.replace(config.model, init_from=None)
+        config = dataclasses.replace(config, model=started)
+    return _train(config, dataset, out, show_progress, content, stored)
+
+
+def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
+    """Build the networks, or take those of another run or of an exported file."""
+    mine = build(config.model, dataset.train, config.run.seed)
+    source = config.model.init_from
+    if source is None:
+        return mine
+    other = weights_of(source)
+    shapes = [jax.tree.map(jnp.shape, each) for each in (mine, other)]
+    structures = [jax.tree.structure(each) for each in shapes]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        raise InputError(
+            f"is {source}, which has other networks: use its --model, --num-latents, --num-hidden "
+            "and --likelihood, and data of the same size",
+            argument="init_from",
+        )
+    return other
+
+
+def plan_of(config: TrainConfig, dataset: Dataset) -> Plan:
+    """Return how a configuration trains on a data set."""
+    options, valid = config.run, dataset.valid
+    validation = None
+    if valid is not None:
+        validation = Validation(valid, options.validate_every, options.keep)
+    elif options.patience is not None:
+        raise InputError(
+            f"is {options.patience} but there are no validation data: leave it out, or set some "
+            "aside by --num-valid",
+            argument="patience",
+        )
+    callbacks = () if options.patience is None else (EarlyStopping(options.patience),)
+    plan = Plan(
+        Recipe(),
+        config.num_epochs,
+        config.num_updates,
+        config.optimizer.batch_size,
+        options.seed,
+        validation,
+        callbacks,
+    )
+    number = len(dataset.train)
+    per_epoch = number // min(plan.batch_size, number)
+    recipe = config.recipe(per_epoch, plan.length(number))
+    return dataclasses.replace(plan, recipe=recipe)
+
+
+def _train(
+    config: TrainConfig,
+    dataset: Dataset,
+    out: Path,
+    show_progress: bool,
+    content: dict[str, Any],
+    stored: dict[str, Any],
+) -> Fitted:
+    options = config.run
+    place = RunFolder(
+        out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
+    )
+    plan = plan_of(config, dataset)
+    if stored:
+        plan = with_ends(plan, stored)
+    plan = plan.fitted_to(len(dataset.train))
+    networks = first_weights(config, dataset)
+    likelihood = getattr(networks[0], "likelihood", None)
+    check_support(likelihood, dataset.test, f"test in {dataset.source}")
+    if not stored:
+        processes.first_does(lambda: folder.check_new(out))
+    return run(
+        plan,
+        *networks,
+        dataset.train,
+        place=place,
+        content=content,
+        resume=bool(stored),
+        show_progress=show_progress,
+    )
