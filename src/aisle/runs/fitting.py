@@ -180,9 +180,10 @@ def run(
         if resume:
             full = {**folder.read_config(place.path), **full}
         processes.first_does(lambda: write(place.path, full))
-    trained = loop.run(params, resume=resume)
-    if trained.is_interrupted and place is not None and processes.is_first():
-        report(f"{place.path} can be resumed")
+    with _resumable(place, content or {}) as note:
+        trained = loop.run(params, resume=resume)
+        if trained.is_interrupted:
+            note()
     return Fitted(*trained.weights, trained.state, trained.history, trained.is_interrupted)
 
 
