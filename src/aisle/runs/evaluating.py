@@ -17,7 +17,7 @@ from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_lik
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save, with_whole_split
 from aisle.evaluation.work import is_late
-from aisle.runs.opening import Run, is_own, load_data
+from aisle.runs.opening import Run, load_data
 from aisle.runs.options import EvaluateConfig
 from aisle.statistics import Mean, double_sampled
 
@@ -108,7 +108,8 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
         config.data is not None and is_file_name(config.data) and dataset.test.rows is not None
     )
     # Of what the run was trained on, the same tenth is held out again.
-    if is_one_array and not is_own(run.stored, dataset):
+    held_out_before = run.stored["data"].get("digests", {}).get("test")
+    if is_one_array and dataset.test.digest() != held_out_before:
         if config.split != "test":
             raise InputError(
                 f"is {config.split!r} but {config.data} has no part called test, so all of it is "
@@ -151,8 +152,7 @@ def folder_name(config: EvaluateConfig, update: int) -> str:
     """Name an evaluation by what it depends on, so that the same command finds it again."""
     options = config.sampler
     sampler = dataclasses.replace(options.sampler(), memory_mb=512)
-    place = (config.data, None if config.data_dir is None else str(config.data_dir), config.start)
-    whole = repr((*place, sampler, options.seed, update))
+    whole = repr((config.data, config.start, sampler, options.seed, update))
     short = hashlib.sha256(whole.encode()).hexdigest()[:8]
     size = f"C{sampler.num_chains}-T{sampler.num_temperatures}"
     steps = sampler.kernel.transition.num_gradients
