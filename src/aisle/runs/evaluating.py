@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aisle import processes
-from aisle.data import Dataset, Split, load, spread
+from aisle.data import Dataset, Split, as_split, load, spread
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError, check
 from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
@@ -49,7 +49,17 @@ def evaluate(
     """Evaluate a run; return what was found and the folder that has it."""
     is_kept = config.whole_split == 0 or config.whole_split >= 2
     check(is_kept, "whole_split", config.whole_split, "0, or at least 2")
-    held_out = parts(run, config, data or dataset_of(run, config))
+    if config.start == "prior" and config.sampler.precondition:
+        raise InputError(
+            f"is {config.sampler.precondition} but chains start at the prior, which has no scale "
+            "to precondition by: leave it out",
+            argument="precondition",
+        )
+    dataset = data or dataset_of(run, config)
+    held_out = parts(run, config, dataset)
+    for split in filter(None, held_out):
+        # Bits would be drawn of any values.
+        as_split(split, dataset.source)
     task = _Task(run, config, held_out, time.perf_counter(), show_progress)
     place = out or run.path / "evaluations" / folder_name(config, run.update)
     chosen = spread(len(held_out.split), config.num_examples)

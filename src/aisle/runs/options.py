@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aisle.errors import InputError
+from aisle.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from aisle.annealing import Kernel
@@ -262,7 +262,9 @@ class TrainConfig:
         rate = None if self.method.method == "auto" else options.learning_rate
         start = Phase(VAE(), self._optimizer(False, rate))
         shares = [(start, warm), (main, num_updates - warm)]
-        phases = [dataclasses.replace(phase, share=share) for phase, share in shares if share]
+        phases = [
+            dataclasses.replace(phase, share=float(share)) for phase, share in shares if share
+        ]
         return Recipe(tuple(phases), options.ema)
 
     def _optimizer(self, has_chains: bool, rate: float | None) -> Any:
@@ -356,6 +358,8 @@ class SamplerOptions:
         """Return the certificate."""
         from aisle.evaluation import Certificate
 
+        # A tolerance is judged by them.
+        check_count("bdmc_examples", self.bdmc_examples, 0 if self.tolerance is None else 2)
         return Certificate(self.bdmc_examples, self.tolerance, self.max_seconds)
 
 

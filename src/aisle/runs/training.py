@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from aisle import processes
-from aisle.data import Dataset, check_support, load
+from aisle.data import Dataset, as_split, check_support, load
 from aisle.errors import InputError
 from aisle.learning.looks import EarlyStopping, Validation
 from aisle.learning.plan import Plan
@@ -113,6 +113,9 @@ def _train(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
     plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
+    # Before networks are built for them.
+    for split in filter(None, (dataset.train, dataset.valid, dataset.test)):
+        as_split(split, dataset.source)
     networks = first_weights(config, dataset)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")
