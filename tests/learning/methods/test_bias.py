@@ -7,24 +7,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import Kernel, schedules
-from estimating import CHAINS, first_observation, ideal_encoder, kernel, problem, rows, run
+from aisle.annealing import HMC, Kernel, schedules
+from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG
+from estimating import first_observation, ideal_encoder, problem, rows, run
 from measures import z_score
 
 pytestmark = pytest.mark.slow
 
 SAMPLE_PLAN = {
-    f"{name} {num_samples}": (name, kernel(1, num_samples))
-    for name, sizes in {"vae": (1, 50), "iwae": (1, 5, 50), "dreg": (1, 5, 50)}.items()
+    f"{name} {num_samples}": kind(num_samples)
+    for name, kind, sizes in (
+        ("vae", VAE, (1, 50)),
+        ("iwae", IWAE, (1, 5, 50)),
+        ("dreg", DReG, (1, 5, 50)),
+    )
     for num_samples in sizes
 }
 
 
-def chain_plan(num_temperatures, longest=16):
-    """Chains of any length in one compilation: a move with a step of size zero moves nothing."""
-    betas = jnp.ones(longest + 1).at[: num_temperatures + 1].set(schedules.linear(num_temperatures))
-    sizes = jnp.where(jnp.arange(longest) < num_temperatures, 0.35, 0.0)
-    return {name: (name, Kernel(betas, sizes, 1, 2)) for name in CHAINS}
+def chain_plan(num_temperatures):
+    kernel = Kernel(schedules.linear, HMC(2), 0.6)
+    kinds = {"mh-hmc": MHHMC, "ais": AIS}
+    return {name: kind(1, num_temperatures, kernel) for name, kind in kinds.items()}
 
 
 NUM_KEYS = 20_000
@@ -42,7 +46,7 @@ def distances():
     results = dict(sample_runs())
     for length in (1, 4, 16):
         chains = run(chain_plan(length), *batch)
-        results |= {f"{name} {length}": chains[name] for name in CHAINS}
+        results |= {f"{name} {length}": result for name, result in chains.items()}
     _, model, _, xs = batch
     exact = exact_gradient(model, xs[0])
 

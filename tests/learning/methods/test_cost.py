@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from aisle.learning.estimators import METHODS
+from aisle.annealing import HMC, Kernel, schedules
+from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG
 from aisle.models import one_layer
-from estimating import CHAINS, Encoder, contract_batch, counting_model, jit, kernel
+from estimating import Encoder, contract_batch, counting_model, jit
+
+KERNEL = Kernel(schedules.linear, HMC(2), target_accept=0.6)
+CHAINS = [MHHMC, AIS]
 
 
-def training_gradient(name):
+def training_gradient(method):
     """Return the step of a training loop up to its optimiser, as a function of arrays."""
 
-    def loss(parts, keys, xs, kernel):
+    def loss(parts, keys, xs):
         def example(key, x):
-            losses, metrics = METHODS[name].estimate(key, *parts, x, kernel)
+            losses, metrics = method.estimate(key, *parts, x, method.init())
             return losses.theta + losses.phi, metrics
 
         totals, metrics = jax.vmap(example)(keys, xs)
@@ -39,16 +43,17 @@ def scans(jaxpr):
     return found
 
 
-@pytest.mark.parametrize("name", CHAINS)
-def test_differentiation_adds_no_pass_over_the_chain(name):
+@pytest.mark.parametrize("kind", CHAINS)
+def test_differentiation_adds_no_pass_over_the_chain(kind):
     keys, model, proposal, xs = contract_batch("one-layer")
-    plan = kernel(7)
+    method = kind(2, 7, KERNEL)
 
-    def forward(parts, keys, xs, kernel):
-        return jax.vmap(lambda k, x: METHODS[name].estimate(k, *parts, x, kernel))(keys, xs)
+    def forward(parts, keys, xs):
+        estimate = method.estimate
+        return jax.vmap(lambda k, x: estimate(k, *parts, x, method.init()))(keys, xs)
 
-    args = ((model, proposal), keys, xs, plan)
-    found = scans(jax.make_jaxpr(training_gradient(name))(*args).jaxpr)
+    args = ((model, proposal), keys, xs)
+    found = scans(jax.make_jaxpr(training_gradient(method))(*args).jaxpr)
     assert [scan["length"] for scan in found if scan["length"] == 7] == [7]
     assert not any(scan["reverse"] for scan in found)
     assert len(found) == len(scans(jax.make_jaxpr(forward)(*args).jaxpr))
@@ -61,12 +66,12 @@ def test_memory_does_not_grow_with_the_number_of_temperatures():
     parts = eqx.filter_jit(build)(jax.random.key(0))
     keys, xs = jax.random.split(jax.random.key(0), batch), jnp.ones((batch, 12))
 
-    def gradients(*args):
-        return [training_gradient(name)(*args) for name in CHAINS]
-
     def temporary(num_temperatures):
-        args = (parts, keys, xs, kernel(num_temperatures, num_samples))
-        compiled = jit(gradients).lower(*args).compile()
+        def gradients(*args):
+            methods = [kind(num_samples, num_temperatures, KERNEL) for kind in CHAINS]
+            return [training_gradient(method)(*args) for method in methods]
+
+        compiled = jit(gradients).lower(parts, keys, xs).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     short, long = temporary(4), temporary(64)
@@ -75,30 +80,35 @@ def test_memory_does_not_grow_with_the_number_of_temperatures():
     assert long - short < 0.05 * short + diagnostics
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [kernel(3, 2), kernel(2, 3, last_move=False, num_leapfrog=1)],
-    ids=["with last move", "without"],
-)
-def test_chains_spend_the_gradients_that_they_claim(plan):
-    counts = {name: collections.Counter() for name in CHAINS}
+def test_chains_spend_the_gradients_that_they_claim():
+    methods = [kind(2, 3, KERNEL) for kind in CHAINS]
+    methods.append(AIS(1, 1, KERNEL, phi_objective="wake"))
+    counts = [collections.Counter() for _ in methods]
     proposal = Encoder(jnp.eye(2), jnp.zeros(2), jnp.zeros(2))
     keys, xs = jax.random.split(jax.random.key(0), 2), jnp.ones((2, 2))
 
     def gradients(models):
-        return [
-            training_gradient(name)((model, proposal), keys, xs, plan)
-            for name, model in models.items()
-        ]
+        pairs = zip(methods, models, strict=True)
+        return [training_gradient(method)((model, proposal), keys, xs) for method, model in pairs]
 
-    models = {name: counting_model(counts[name]) for name in CHAINS}
-    jax.block_until_ready(jit(gradients)(models))
-    for name in CHAINS:
-        assert counts[name]["gradient"] == 2 * METHODS[name].num_gradients(plan)
+    jax.block_until_ready(jit(gradients)([counting_model(count) for count in counts]))
+    found = [count["gradient"] for count in counts]
+    assert found == [2 * method.num_gradients for method in methods]
 
 
-@pytest.mark.parametrize("name", ["vae", "iwae", "dreg"])
-def test_samples_spend_the_gradients_that_they_claim(name):
+@pytest.mark.parametrize("kind", CHAINS)
+def test_the_bound_spends_the_gradients_that_it_claims(kind):
+    """It never moves at beta = 1, where nothing is weighed any more."""
+    counts, method = collections.Counter(), kind(2, 3, KERNEL)
+    model = counting_model(counts)
+    proposal = Encoder(jnp.eye(2), jnp.zeros(2), jnp.zeros(2))
+    bound = jit(lambda key: method.bound(key, model, proposal, jnp.ones(2), method.init()))
+    jax.block_until_ready(bound(jax.random.key(0)))
+    assert counts["gradient"] == method.bound_gradients
+
+
+@pytest.mark.parametrize("kind", [VAE, IWAE, DReG])
+def test_samples_spend_the_gradients_that_they_claim(kind):
     """Count matrix products: the compiler merges the passes of theta and phi if it can.
 
     Those whose result has one row for each sample and one column for each hidden unit, or the
@@ -106,10 +116,10 @@ def test_samples_spend_the_gradients_that_they_claim(name):
     """
     num_samples, num_hidden = 5, 7
     build = functools.partial(one_layer, mean=np.full(13, 0.5), num_latents=3, num_hidden=7)
-    parts, plan = eqx.filter_jit(build)(jax.random.key(0)), kernel(1, num_samples)
+    parts, method = eqx.filter_jit(build)(jax.random.key(0)), kind(num_samples)
     keys = jax.random.split(jax.random.key(0), 1)
-    program = jit(training_gradient(name)).lower(parts, keys, jnp.ones((1, 13)), plan).compile()
+    program = jit(training_gradient(method)).lower(parts, keys, jnp.ones((1, 13))).compile()
     shapes = re.findall(r"= f32\[(\d+),(\d+)\]\S* dot\(", program.as_text())
     hidden = [shape for shape in shapes if {*map(int, shape)} == {num_samples, num_hidden}]
     num_passes = (len(hidden) - 2) / 2
-    assert METHODS[name].num_gradients(plan) == num_samples * num_passes
+    assert method.num_gradients == num_samples * num_passes
