@@ -1,7 +1,7 @@
 import jax
 import pytest
 
-from aisle.experiments.selfcheck import GROUPS, Check
+from aisle.evaluation.selfcheck import GROUPS, Check
 
 
 @pytest.mark.parametrize(
