@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 
 from aisle.cli.main import parse
-from aisle.experiments import cells, demo, training
-from aisle.experiments.cells import Cell, Finished, Row
-from aisle.experiments.options import TrainConfig
-from aisle.statistics import Mean
+from aisle.runs.config import to_json
+from aisle.runs.opening import open_run
 from commands import assert_mistake, call, contents, run
 from pages import ABOUT, elements, log_p, table, write_evaluation
 
@@ -65,7 +63,7 @@ def test_the_page_shows_the_evaluation_and_the_samples_of_the_run(page):
 
 def test_the_commands_reproduce_the_run_and_its_evaluation(page, evaluated):
     train, evaluate = (parse(shlex.split(command)[1:]) for command in commands(page))
-    assert training.complete(train._config()) == training.complete(training.open_config(evaluated))
+    assert to_json(train._config()) == to_json(open_run(evaluated).config)
     assert train.out == evaluated
     assert (evaluate.run_path, evaluate.config.sampler.num_chains) == (evaluated, 2)
     assert (evaluate.config.split, evaluate.config.num_examples) == ("test", 20)
@@ -190,21 +188,6 @@ def test_a_run_that_was_trained_and_evaluated(tmp_path):
         assert row[name] == wanted.replace("-", "\N{MINUS SIGN}")
     assert "of update 3; the run is at 6" in row["examples"]
     assert len(root.one("section", id="training").all("svg", class_="plot")) == 3
-
-
-@pytest.mark.slow
-def test_the_demonstration_ends_with_a_page(capsys, monkeypatch, tmp_path, evaluated):
-    """Its training is that of any table; here it is done already."""
-    shutil.copytree(evaluated, tmp_path / "plain")
-    mean = Mean(-1.0, 0.1, 12)
-    costs = (3, 300, 1.0, mean, mean, None, None, 1.0, 0, "", "")
-    row = Row("plain", "digits", "vae", 1, None, None, None, None, *costs)
-    monkeypatch.setattr(demo, "cells", lambda *_: [Cell("plain", TrainConfig("digits"))])
-    monkeypatch.setattr(cells, "run_cell", lambda *_: Finished(row, np.zeros(12)))
-    code, out, _ = run(capsys, "demo", "--out", tmp_path)
-    assert code == 0
-    assert out.splitlines()[-1] == str(tmp_path / "report.html")
-    assert "plain on digits" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def browse(page, home):
