@@ -94,7 +94,6 @@ class _Task(NamedTuple):
         """Anneal some examples of the split."""
         run, config, (split, pilot) = self.run, self.config, self.held_out
         asked = dataclasses.asdict(dataclasses.replace(config, data_dir=None))
-        del asked["sampler"]
         return log_likelihood(
             run.model,
             run.proposal if config.start == "encoder" else None,
