@@ -36,7 +36,7 @@ def digits(make_run):
 
 @pytest.fixture(scope="module")
 def real_values(tmp_path_factory, make_run):
-    """Runs on the same real values: curves of 24 points, and pictures of 6 x 4 that were trained."""
+    """Runs on real values: curves of 24 points, and pictures of 6 x 4 that were trained."""
     home = tmp_path_factory.mktemp("real")
     values = 5 * np.random.default_rng(0).normal(size=(100, 24)).astype(np.float32) + 20
     np.save(home / "curves.npy", values)
