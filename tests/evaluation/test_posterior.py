@@ -1,18 +1,25 @@
+"""Draws from q_IS and q_AIS: their laws, what they depend on, and the exact posterior."""
+
 import itertools
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from aisle.evaluation.implicit import draw_ais, draw_is, draw_many, tune
-from aisle.experiments import problems
+from jaxtyping import Array
 
-from aisle.annealing import Kernel, schedules
-from aisle.annealing.kernel import run_forward
+from aisle import HMC, ImportanceSampler, Kernel, Ladder, MoveInfo, Sampler, View, schedules
+from aisle.annealing import anneal
+from aisle.annealing.path import Evaluation, evaluate, log_density
+from aisle.data import Split
 from aisle.errors import InputError
-from aisle.evaluation import sample_posterior
-from aisle.models import DiagonalNormal, PriorProposal, two_layer
+from aisle.evaluation import log_likelihood, pilot, problems, sample_posterior
+from aisle.evaluation.posterior import draw_ais, draw_is, draw_many
+from aisle.models import DiagonalNormal, LinearGaussian, PriorProposal, two_layer
+from evaluating import chosen
 from measures import z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -66,9 +73,16 @@ def around(x):
     return DiagonalNormal(x, jnp.ones(2))
 
 
-def draw_shifted(x=(1.0, -2.0), **settings):
-    given = {"num_samples": 3, "num_temperatures": 2, "step_sizes": [0.4, 0.3]} | settings
-    return np.asarray(sample_posterior(Shifted(), around, np.array(x), **given))
+X = np.array([[1.0, -2.0], [0.5, 0.5], [1.0, -2.0]], np.float32)
+LINEAR = Kernel(schedules.linear, HMC(2), 0.65)
+
+
+def draw_shifted(x=X, kernel=LINEAR, num_temperatures=2, step_sizes=(0.4, 0.3), **settings):
+    sampler = Sampler(3, num_temperatures, kernel)
+    sizes = None if step_sizes is None else np.array(step_sizes)
+    return np.asarray(
+        sample_posterior(Shifted(), around, x, sampler=sampler, step_sizes=sizes, **settings)
+    )
 
 
 def log_label(z):
@@ -87,17 +101,15 @@ def label_probabilities(num_samples):
     return found / 3**num_samples
 
 
-def unmoved(num_samples):
-    """Return the kernel with which annealing is importance sampling."""
-    return Kernel(schedules.linear(1), jnp.ones(1), num_samples, 1, last_move=False)
+# With this ladder annealing is importance sampling.
+UNMOVED = Ladder(schedules.linear(1), jnp.ones(1), HMC(1), last_move=False)
 
 
 def both(num_samples):
     """Return q_IS and q_AIS of the same law, as functions of (key, q, log_joint)."""
-    kernel = unmoved(num_samples)
     return {
         "is": lambda *given: draw_is(*given, num_samples),
-        "ais": lambda *given: draw_ais(*given, kernel),
+        "ais": lambda *given: draw_ais(*given, UNMOVED, num_samples),
     }
 
 
@@ -173,30 +185,92 @@ def test_density_of_two_samples():
     assert np.all(np.abs(counts - expected) < 4 * np.sqrt(expected))
 
 
-@pytest.mark.slow
-def test_long_annealing_draws_from_the_posterior():
-    model, x, posterior = problems.linear_gaussian()
-    exact = model.posterior(x)
-    settings = {"num_samples": 4, "num_temperatures": 20, "step_sizes": [0.3] * 20}
-    annealed, importance = (
-        sample_posterior(
-            model, lambda _: posterior.wide, x, method=method, num_draws=4000, seed=1, **settings
-        )
-        for method in ("ais", "is")
+class WalkState(NamedTuple):
+    z: Array
+    point: Evaluation
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A transition of one's own, which is its own reversal: random-walk Metropolis."""
+
+    num_gradients: int = 1
+    first_step_size: float = 1.0
+    largest_step_size: float = 10.0
+
+    def init(self, key, z, path):
+        return WalkState(z, evaluate(path, z))
+
+    def step(self, key, state, path, beta, step_size):
+        key_move, key_accept = jax.random.split(key)
+        z = state.z + step_size * jax.random.normal(key_move, state.z.shape)
+        moved = WalkState(z, evaluate(path, z))
+        change = log_density(state.point, beta) - log_density(moved.point, beta)
+        acceptance = jnp.exp(jnp.minimum(-change, 0))
+        is_accepted = jax.random.uniform(key_accept) < acceptance
+        chosen = jax.tree.map(lambda a, b: jnp.where(is_accepted, a, b), moved, state)
+        return chosen, MoveInfo(acceptance, change, jnp.array(False))
+
+    step_reversed = step
+
+
+# Given x, z is normal with the mean 0.8 (x - 1) in the first latent and correlated with it in the
+# second; the observations are far enough apart that no draw can be one of another example.
+EXACT = LinearGaussian(
+    jnp.array([[2.0, 0.5], [0.5, 1.0], [-1.0, 1.0]]), jnp.ones(3), jnp.log(0.7)
+)
+EXACT_X = np.array([[3.0, 1.0, -2.0], [-2.0, 0.0, 1.0]], np.float32)
+
+
+def wide(x):
+    """Wider than the posterior and off by a standard deviation, so that weights are bounded."""
+    posterior = EXACT.mean_field_posterior(x)
+    return DiagonalNormal(posterior.loc + posterior.scale, 1.5 * posterior.scale)
+
+
+def z_scores(draws, posterior):
+    """Compare means and products of deviations with the exact posterior's."""
+    loc = np.asarray(posterior.loc, float)
+    away = np.asarray(draws, float) - loc
+    products = np.einsum("ni,nj->nij", away, away).reshape(len(away), -1)
+    columns = np.concatenate([away, products], axis=1).T
+    truths = [*np.zeros(len(loc)), *np.asarray(posterior.covariance_matrix, float).flat]
+    return np.array([z_score(*pair) for pair in zip(columns, truths, strict=True)])
+
+
+SAMPLERS = {
+    "annealing": Sampler(4, 10, LINEAR),
+    "importance sampling": ImportanceSampler(60),
+    "a transition of one's own": Sampler(8, 10, Kernel(schedules.linear, Walk(), 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_draws_of_a_batch_agree_with_the_exact_posteriors(name):
+    draws = sample_posterior(
+        EXACT, wide, EXACT_X, sampler=SAMPLERS[name], num_draws=2000, seed=1
     )
-    loc = np.asarray(exact.loc, float)
-    truths = [*loc, *np.asarray(exact.covariance_matrix, float).flat]
+    assert draws.shape == (2, 2000, 2)
+    for found, x in zip(draws, EXACT_X, strict=True):
+        assert np.max(np.abs(z_scores(found, EXACT.posterior(x)))) < 4.5
 
-    def z_scores(draws):
-        draws = np.asarray(draws, float)
-        away = draws - loc
-        products = np.einsum("ni,nj->nij", away, away).reshape(len(draws), -1)
-        columns = np.concatenate([draws, products], axis=1).T
-        return np.array([z_score(*pair) for pair in zip(columns, truths, strict=True)])
 
-    assert np.max(np.abs(z_scores(annealed))) < 4
-    # The test can tell: as many samples without annealing are far off.
-    assert np.max(np.abs(z_scores(importance))) > 10
+def test_the_comparison_can_tell():
+    """Two samples without annealing are far off."""
+    options = {"sampler": ImportanceSampler(2), "num_draws": 2000}
+    draws = sample_posterior(EXACT, wide, EXACT_X, **options)
+    assert np.max(np.abs(z_scores(draws[0], EXACT.posterior(EXACT_X[0])))) > 10
+
+
+def test_a_transition_of_ones_own_bounds_log_p_from_both_sides():
+    kernel = SAMPLERS["a transition of one's own"].kernel
+    options = chosen(num_chains=4, num_temperatures=10, kernel=kernel, num_simulated=200)
+    x = np.tile(EXACT_X, (100, 1))
+    result = log_likelihood(EXACT, wide, x, **options)
+    exact = np.tile([float(EXACT.log_marginal(each)) for each in EXACT_X], 100)
+    assert abs(z_score(np.exp(result.log_p - exact), 1)) < 4
+    assert result.gap.mean > -4 * result.gap.standard_error
+    assert result.settings["num_leapfrog"] == 1
 
 
 def test_the_parts_of_a_latent_stay_together():
@@ -219,13 +293,15 @@ def test_the_parts_of_a_latent_stay_together():
 @pytest.mark.slow
 def test_two_stochastic_layers():
     model, proposal = two_layer(jax.random.key(0), np.full(6, 0.4), num_latents=2, num_hidden=4)
-    x = np.array([0, 1, 1, 0, 1, 0], np.float32)
-    settings = {"num_temperatures": 2, "step_sizes": [0.3, 0.3], "precondition": 1.0}
-    z = sample_posterior(model, proposal, x, num_draws=9, **settings)
-    assert [part.shape for part in z] == [(9, 4), (9, 2)]
+    x = np.array([[0, 1, 1, 0, 1, 0]], np.float32)
+    sampler = Sampler(5, 2, Kernel.tuned(schedule=schedules.linear))
+    z = sample_posterior(
+        model, proposal, x, sampler=sampler, num_draws=9, step_sizes=np.array([0.3, 0.3])
+    )
+    assert [part.shape for part in z] == [(1, 9, 4), (1, 9, 2)]
     for part in z:
         assert np.isfinite(part).all()
-        assert len(np.unique(np.asarray(part)[:, 0])) == 9
+        assert len(np.unique(np.asarray(part)[0, :, 0])) == 9
 
 
 @pytest.mark.parametrize("method", ["is", "ais"])
@@ -243,11 +319,13 @@ def test_weights_that_allow_no_choice_give_nan(method):
 
 
 def test_a_draw_depends_on_its_place_only():
-    """Not on how many there are, nor on how they are tiled."""
-    few, more = draw_shifted(num_draws=5), draw_shifted(num_draws=801)
-    assert more.shape == (801, 2)
-    np.testing.assert_allclose(few, more[:5], rtol=1e-4)
-    assert len(np.unique(more[:, 0])) == 801
+    """Not on how many there are, nor on how they are tiled, nor on the other examples."""
+    few, more = draw_shifted(num_draws=5), draw_shifted(X[:1], num_draws=801)
+    assert (few.shape, more.shape) == ((3, 5, 2), (1, 801, 2))
+    np.testing.assert_allclose(few[0], more[0, :5], rtol=1e-4)
+    assert len(np.unique(more[..., 0])) == 801
+    # Equal examples at other places have other draws.
+    assert np.all(few[0] != few[2])
 
 
 def test_seeds_and_step_sizes_matter():
@@ -257,26 +335,18 @@ def test_seeds_and_step_sizes_matter():
     assert np.any(first != draw_shifted(num_draws=5, step_sizes=[0.4, 0.1]))
 
 
-def test_a_kernel_is_what_training_takes_it_for():
-    """Drawn with the names of the parts, and without."""
-    tuned = {"num_leapfrog": 2, "schedule": "ramp", "precondition": 0.75, "momentum_refresh": 0.6}
-    paper = {"num_leapfrog": 5, "schedule": "linear", "precondition": 0.0, "momentum_refresh": 1.0}
-
-    def drawn(**settings):
-        # Pilot chains too, as their target is a part of it.
-        changes = {"num_temperatures": 4, "step_sizes": None, "num_draws": 5} | settings
-        return draw_shifted(**changes)
-
-    by_default, by_name = drawn(), drawn(kernel="paper")
-    np.testing.assert_array_equal(by_default, drawn(kernel="paper", target_accept=0.8, **tuned))
-    np.testing.assert_array_equal(by_name, drawn(target_accept=0.6, **paper))
-    assert np.all(by_default != by_name)
-    assert np.all(by_default != drawn(target_accept=0.6))
+def test_the_kernel_matters_and_so_does_its_acceptance():
+    """Pilot chains too, as their target is a part of it."""
+    options = {"num_temperatures": 4, "step_sizes": None, "num_draws": 5}
+    paper, other = (Kernel.paper(target_accept=target) for target in (0.6, 0.8))
+    first = draw_shifted(kernel=paper, **options)
+    assert np.all(first != draw_shifted(kernel=other, **options))
+    assert np.all(first != draw_shifted(kernel=LINEAR, **options))
 
 
 def test_compiled_once_for_all_observations_and_seeds():
     first, traced = draw_shifted(num_draws=5, step_sizes=None), len(TRACES)
-    second = draw_shifted(num_draws=5, step_sizes=None, x=(0.5, 0.5), seed=5)
+    second = draw_shifted(X + 1, num_draws=5, step_sizes=None, seed=5)
     assert len(TRACES) == traced > 0
     assert np.all(first != second)
 
@@ -290,18 +360,24 @@ def test_a_model_that_is_no_pytree_may_change_between_calls():
         def log_likelihood(self, x, z):
             return -jnp.sum((x - z) ** 2) / (2 * self.noise**2)
 
-    model, options = Plain(), {"method": "is", "num_samples": 200, "num_draws": 300}
-    near = sample_posterior(model, around, np.ones(2), **options)
+    model, options = Plain(), {"sampler": ImportanceSampler(200), "num_draws": 300}
+    near = sample_posterior(model, around, np.ones((1, 2)), **options)
     model.noise = 10.0
-    far = sample_posterior(model, around, np.ones(2), **options)
+    far = sample_posterior(model, around, np.ones((1, 2)), **options)
     assert np.std(near) < 0.2 < 0.5 < np.std(far)
+
+
+def test_a_split_is_seen_through_its_view():
+    bits = Split(np.uint8([[255, 0], [0, 255]]), None, View(is_grey=True))
+    plain = draw_shifted(np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), num_draws=3)
+    np.testing.assert_array_equal(draw_shifted(bits, num_draws=3), plain)
 
 
 def test_memory_is_that_of_a_tile():
     q = DiagonalNormal(jnp.zeros(50), jnp.ones(50))
 
     def temporary(number):
-        draw = jax.jit(lambda keys: draw_many(keys, q, q.log_prob, unmoved(64), "is"))
+        draw = jax.jit(lambda keys: draw_many(keys, q, q.log_prob, None, 64))
         compiled = draw.lower(jax.random.split(jax.random.key(0), number)).compile()
         return compiled.memory_analysis().temp_size_in_bytes - number * 50 * 4
 
@@ -309,60 +385,62 @@ def test_memory_is_that_of_a_tile():
 
 
 def test_pilot_reaches_its_acceptance():
-    q, start = around(jnp.ones(2)), Kernel(schedules.linear(3), jnp.full(3, 0.01), 3, 2)
+    """That of training keeps to the very ladder, however few its temperatures."""
+    ladder = LINEAR.ladder(3, jnp.full(3, 0.01))
+    sizes = pilot.tune_exactly(
+        jax.random.key(0), Shifted(), around, pilot.repeated(X), ladder, jnp.array(0.65)
+    )
 
-    def log_joint(z):
-        return -2 * jnp.sum((z - 1) ** 2)
+    def chain(key):
+        x = jnp.asarray(X[0])
+        tuned = Ladder(ladder.betas, sizes, ladder.transition)
+        density = lambda z: Shifted().log_prior(z) + Shifted().log_likelihood(x, z)  # noqa: E731
+        return anneal(key, around(x), density, tuned).info.acceptance
 
-    kernel = jax.jit(lambda key: tune(key, q, log_joint, start))(jax.random.key(0))
-    assert (kernel.num_samples, kernel.num_leapfrog) == (3, 2)
-    run = jax.jit(jax.vmap(lambda key: run_forward(key, q, log_joint, kernel).info.acceptance))
-    acceptance = run(jax.random.split(jax.random.key(1), 2000))
+    acceptance = jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(1), 2000))
     assert np.all(np.abs(acceptance.mean(axis=0) - 0.65) < 0.1)
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"method": "mcmc"}, "method is 'mcmc': choose from is, ais"),
-        ({"num_samples": 0}, "num_samples is 0: it must be at least 1"),
+        ({"sampler": "ais"}, r"sampler is 'ais': give an aisle\.Sampler or an aisle\.Importance"),
         ({"num_draws": 0}, "num_draws is 0: it must be at least 1"),
-        ({"num_temperatures": 0}, "num_temperatures is 0: it must be at least 1"),
-        ({"num_leapfrog": -1}, "num_leapfrog is -1: it must be at least 1"),
-        ({"precondition": float("nan")}, "precondition is nan: it must be finite"),
-        ({"momentum_refresh": 0.0}, "momentum_refresh is 0.0: it must be above 0 and at most 1"),
-        ({"target_accept": 1.0}, "target_accept is 1.0: it must be between 0 and 1"),
-        ({"kernel": "best"}, "kernel is 'best': choose from tuned, paper"),
-        ({"precondition": -1.0}, "precondition is -1.0: it must be finite, and 0 or more"),
-        ({"seed": -1}, "seed is -1: it must be from 0 to 4294967295"),
-        ({"schedule": "cubic"}, "schedule is 'cubic': choose from linear"),
+        ({"seed": -1}, "seed is -1: it must be at least 0"),
         ({"step_sizes": [0.1] * 3}, r"shape \(3,\) and num_temperatures is 11: give one step size"),
         ({"step_sizes": [[0.1] * 11]}, r"step_sizes has the shape \(1, 11\) and num_temperatures"),
         ({"step_sizes": [0.1] * 10 + [0.0]}, "the value 0: each must be finite and positive"),
         ({"step_sizes": [0.1] * 10 + [np.inf]}, "the value inf: each must be finite and positive"),
-        ({"num_samples": 2.0}, "num_samples is 2.0: it must be a whole number"),
-        ({"x": np.ma.masked_greater([0.0, 2.0], 1)}, "the values of x have 1 masked values"),
-        ({"x": np.array([0, 1e39])}, r"x has the value 1e\+39: every value must be a finite"),
+        ({"x": np.ma.masked_greater([[0.0, 2.0]], 1)}, "x have 1 masked values"),
+        ({"x": np.array([[0, 1e39]])}, r"x has the value 1e\+39 in row 0: every value must be"),
         ({"proposal": Unscaled()}, "the proposal is a Unscaled: give an encoder"),
-        ({"x": np.array([0, 1, np.nan, 2])}, "x has the value nan: every value must be a finite"),
-        ({"x": np.array([0, 1, -np.inf, 2])}, "x has the value -inf: every value must be"),
-        ({"x": np.zeros((9, 2))}, r"x has the shape \(9, 2\) but those that the model simulates"),
+        ({"x": np.array([[0, 1], [np.nan, 2]])}, "x has the value nan in row 1: every value must"),
+        ({"x": np.zeros(2)}, r"x have the shape \(2,\): give examples along the first axis"),
+        ({"x": np.zeros((9, 3))}, r"an example has the shape \(3,\) but those that the model"),
+        ({"x": np.full((1, 2), 2**40)}, "x has the value 1099511627776 in row 0.*int32"),
     ],
 )
 def test_mistakes_are_told_in_one_line(as_users_have_it, wrong, words):
-    given = {"proposal": around, "x": np.zeros(2)} | wrong
+    given = {"proposal": around, "x": np.zeros((1, 2))} | wrong
     with pytest.raises(InputError, match=words) as caught:
         sample_posterior(Shifted(), **given)
     assert "\n" not in str(caught.value)
 
 
-def test_a_preconditioner_needs_a_scale():
-    with pytest.raises(InputError, match="precondition is 1 but Unscaled has no `scale`"):
-        sample_posterior(Shifted(), lambda _: Unscaled(), np.zeros(2), precondition=1.0)
+def test_a_proposal_without_a_scale_is_not_preconditioned():
+    def unscaled(x):
+        return Unscaled()
+
+    kernels = (Kernel.tuned(), Kernel.tuned(transition=HMC(2, 0.6, 0.0)))
+    given, plain = (
+        sample_posterior(Shifted(), unscaled, X[:1], sampler=Sampler(2, 3, kernel), seed=3)
+        for kernel in kernels
+    )
+    np.testing.assert_array_equal(given, plain)
 
 
 def test_without_an_encoder_the_prior_is_the_proposal():
-    options = {"x": np.ones(2), "method": "is", "num_draws": 3}
+    options = {"x": np.ones((1, 2)), "sampler": ImportanceSampler(5), "num_draws": 3}
     found = sample_posterior(Shifted(), None, **options)
     np.testing.assert_array_equal(
         found, sample_posterior(Shifted(), PriorProposal(Shifted()), **options)
