@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from benchmarks.measure import best_seconds
-from benchmarks.steps import BATCH, networks, pictures
+from benchmarks.steps import BATCH, baseline, networks, pictures
 
 
 def torch_seconds(K: int, T: int, L: int, repeats: int = 3) -> float:
@@ -179,13 +179,10 @@ def numpyro_seconds(K: int, T: int, L: int, repeats: int = 3) -> float:
 
 def optax_seconds(method: str, K: int, repeats: int = 5) -> float:
     """Time a plain loop of `jax.jit` and Optax: one call an update, no tiles, no sharding."""
-    from aisle.annealing import Kernel
-    from aisle.learning.estimators import METHODS
-
-    kernel = Kernel(jnp.linspace(0, 1, 2), jnp.ones(1), K)
+    estimator = baseline(method, K)
 
     def example(key, networks, x):
-        losses, metrics = METHODS[method].estimate(key, *networks, x, kernel)
+        losses, metrics = estimator.estimate(key, *networks, x, ())
         return losses.theta + losses.phi, metrics.bound
 
     return _optax_seconds(example, networks(), repeats)

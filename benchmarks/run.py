@@ -1,6 +1,6 @@
 """`make bench`: measure everything, print tables, write benchmarks/latest.json and latest.md.
 
-Figures are ratios of things measured in the same run on the same machine. Leave it alone meanwhile.
+Numbers are ratios of things measured in the same run on the same machine. Leave it alone meanwhile.
 """
 
 import json
@@ -29,6 +29,7 @@ PLAN = [
     ("plain Optax loop", "optax", 1),
     ("scaling", "scaling", None),
     ("evaluation", "evaluation", None),
+    ("optimisers", "muon", None),
 ]
 
 
@@ -73,7 +74,7 @@ def _stamp() -> dict[str, Any]:
 
 
 def measure(group: str, devices: int | None) -> dict[str, Any]:
-    """Run a group in a process of its own and return its figures."""
+    """Run a group in a process of its own and return its numbers."""
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices or os.cpu_count() or 1)}
     command = [sys.executable, "-m", "benchmarks.worker", group]
     root = Path(__file__).parents[1]
@@ -83,7 +84,7 @@ def measure(group: str, devices: int | None) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-class Figures(NamedTuple):
+class Measured(NamedTuple):
     """A table: rows of texts under headings."""
 
     title: str
@@ -92,24 +93,24 @@ class Figures(NamedTuple):
 
     @property
     def columns(self) -> Columns:
-        """The headings, all over figures."""
+        """The headings, all over numbers."""
         return dict.fromkeys(self.headings, "right")
 
 
-def tables(found: dict[str, Any]) -> list[Figures]:
+def tables(found: dict[str, Any]) -> list[Measured]:
     """Return the tables of everything that was measured."""
-    parts = (_updates, _baselines, _scaling, _evaluation, _startup)
+    parts = (_updates, _baselines, _scaling, _evaluation, _optimizers, _startup)
     return [part(found) for part in parts]
 
 
-def _updates(found: dict[str, Any]) -> Figures:
+def _updates(found: dict[str, Any]) -> Measured:
     rows = []
     for i, row in enumerate(found["updates"]["rows"]):
         own = [f"{1e3 * row['seconds']:.1f}", f"{row['fraction']:.0%}"]
         own += [f"{row['leapfrog_fraction']:.0%}"]
         others = [_ratio(found, name, i, row) for name in _PEERS]
         rows.append([str(row["K"]), str(row["T"]), *own, *others])
-    return Figures(
+    return Measured(
         "An update by annealing, L = 5, batch 128, against matrix multiplication and others",
         ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", *_PEERS[1:]],
         rows,
@@ -125,7 +126,7 @@ def _ratio(found: dict[str, Any], name: str, i: int, row: dict[str, Any]) -> str
     return f"{rows[i]['seconds'] / row['seconds']:.2f} x" if i < len(rows) else "-"
 
 
-def _baselines(found: dict[str, Any]) -> Figures:
+def _baselines(found: dict[str, Any]) -> Measured:
     rows = [
         [
             row["method"],
@@ -136,24 +137,24 @@ def _baselines(found: dict[str, Any]) -> Figures:
         for i, row in enumerate(found["baselines"]["rows"])
     ]
     title = "An update by a baseline, against a plain loop of jit and Optax"
-    return Figures(title, ["method", "K", "ms", "plain loop"], rows)
+    return Measured(title, ["method", "K", "ms", "plain loop"], rows)
 
 
-def _scaling(found: dict[str, Any]) -> Figures:
+def _scaling(found: dict[str, Any]) -> Measured:
     rows = []
     for row in found["scaling"]["rows"]:
         K, T, seconds = row["K"], row["T"], row["seconds"]
         each = 1e6 * seconds / (K * T * 128)
         memory = f"{row['bytes'] / 1e6:.1f}"
         rows.append([str(K), str(T), f"{1e3 * seconds:.0f}", f"{each:.2f}", memory])
-    return Figures(
+    return Measured(
         "Time and temporary memory of an update against K and T",
         ["K", "T", "ms", "microseconds a chain and T", "MB a device"],
         rows,
     )
 
 
-def _evaluation(found: dict[str, Any]) -> Figures:
+def _evaluation(found: dict[str, Any]) -> Measured:
     rows = [
         [
             str(row["chains"]),
@@ -163,13 +164,23 @@ def _evaluation(found: dict[str, Any]) -> Figures:
         ]
         for row in found["evaluation"]["rows"]
     ]
-    return Figures("Evaluation, L = 4", ["chains", "T", "gradients a second", "of the limit"], rows)
+    return Measured(
+        "Evaluation, L = 4", ["chains", "T", "gradients a second", "of the limit"], rows
+    )
 
 
-def _startup(found: dict[str, Any]) -> Figures:
+def _optimizers(found: dict[str, Any]) -> Measured:
+    rows = [
+        [row["optimizer"], f"{1e3 * row['seconds']:.1f}"] for row in found["optimisers"]["rows"]
+    ]
+    title = "An update of the default recipe, K = 1, T = 11, L = 2, by optimiser"
+    return Measured(title, ["optimiser", "ms"], rows)
+
+
+def _startup(found: dict[str, Any]) -> Measured:
     seconds = zip(("first", "second"), found["start-up"]["seconds"], strict=True)
     rows = [[name, f"{each:.1f}"] for name, each in seconds]
-    return Figures(
+    return Measured(
         "From `aisle train` to its first update, K = 5, T = 11", ["start", "seconds"], rows
     )
 

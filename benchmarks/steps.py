@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from aisle.annealing import Kernel, schedules
-from aisle.annealing.kernel import gradients_per_chain
-from aisle.evaluation import runs, work
-from aisle.learning import estimators
-from aisle.learning.trainer import batch_mesh
-from aisle.learning.updates import Batches, Recipe, init_state, make_chunk, split_arrays
+from aisle.annealing import HMC, Kernel, Ladder, schedules
+from aisle.data import View
+from aisle.evaluation import examples, work
+from aisle.learning import AIS, VAE, DReG, Method
+from aisle.learning.optimizers import Adam, Optimizer
+from aisle.learning.plan import batch_mesh, trained_arrays
+from aisle.learning.updates import Batches, Step, init_state, make_chunk
 from aisle.models import one_layer
 from benchmarks import measure
 
@@ -31,28 +31,30 @@ def networks() -> tuple[Any, Any]:
     return one_layer(jax.random.key(0), pictures().mean(0) / 255)
 
 
+def annealing(K: int, T: int, L: int) -> Method:
+    """Return the paper's method, whatever its number of leapfrog steps."""
+    return AIS(K, T, Kernel(schedules.linear, HMC(L), 0.6))
+
+
+def baseline(name: str, K: int) -> Method:
+    """Return a method without chains."""
+    return {"vae": VAE, "dreg": DReG}[name](K)
+
+
 def make_update(
-    method: str, num_samples: int, num_temperatures: int, num_leapfrog: int, num_updates: int
+    method: Method, num_updates: int, optimizer: Optimizer
 ) -> tuple[Callable[[], Any], Callable[[], int]]:
     """Return a call that makes `num_updates` more updates, and one that tells its memory."""
-    model, proposal = networks()
-    sizes = jnp.full(num_temperatures, 0.02)
-    kernel = Kernel(schedules.linear(num_temperatures), sizes, num_samples, num_leapfrog)
-    static = split_arrays(model, proposal)[1]
-    recipe = Recipe(
-        static,
-        estimators.named(method),
-        kernel,
-        optax.adam(1e-4),
-        "dynamic",
-        (784,),
-        target_accept=0.6,
-        largest_step=0.3,
-        ema=0.0,
+    params, static = trained_arrays(*networks())
+    view = View(is_grey=True, binarize="dynamic")
+    step = Step(
+        static, method, optimizer.build(1000, 1), view, is_shared_out=optimizer.is_shared_out
     )
     mesh = batch_mesh(BATCH)
     everywhere = jax.NamedSharding(mesh, jax.P())
-    state = jax.device_put(init_state(model, proposal, recipe, sizes), everywhere)
+    state = jax.device_put(init_state(params, step), everywhere)
+    if isinstance(method, AIS):
+        state = state._replace(method=jax.device_put(jnp.full_like(state.method, 0.02), everywhere))
     indices = np.arange(num_updates * BATCH, dtype=np.int32).reshape(num_updates, BATCH)
     batches = Batches(
         jax.device_put(pictures(), everywhere),
@@ -60,7 +62,7 @@ def make_update(
             (indices % NUM_EXAMPLES,) * 2, jax.NamedSharding(mesh, jax.P(None, "batch"))
         ),
     )
-    chunk = make_chunk(recipe, mesh, BATCH)
+    chunk = make_chunk(step, mesh, BATCH)
     key = jax.device_put(jax.random.key(1), everywhere)
     held = [state]
 
@@ -76,28 +78,35 @@ def make_update(
     return call, memory
 
 
-def update_cost(method: str, K: int, T: int, L: int, repeats: int = 5) -> tuple[float, int]:
-    """Return the seconds of one update and the bytes of its temporary arrays on each device."""
-    gigaflops = measure.update_gflop(K * (1 + T * L), K) * BATCH
+def update_cost(
+    method: Method, gflop: float, *, repeats: int = 5, optimizer: Optimizer | None = None
+) -> tuple[float, int]:
+    """Return the seconds of one update and the bytes of its temporary arrays on each device.
+
+    Args:
+        method: to update by.
+        gflop: arithmetic of one example, for the number of updates that are timed at once.
+        repeats: timings, of which the best counts.
+        optimizer: by default Adam.
+    """
     # About half a second of updates at a time.
-    number = int(np.clip(60 / gigaflops, 1, NUM_EXAMPLES // BATCH))
-    call, memory = make_update(method, K, T, L, number)
+    number = int(np.clip(60 / (gflop * BATCH), 1, NUM_EXAMPLES // BATCH))
+    call, memory = make_update(method, number, optimizer or Adam(1e-4))
     return measure.best_seconds(call, repeats=repeats) / number, memory()
 
 
 def evaluation_rate(num_chains: int, T: int, L: int) -> float:
     """Return the gradients of log p a second of an evaluation's tiles."""
     model, proposal = networks()
-    kernel = Kernel(
-        schedules.sigmoid(T), jnp.full(T, 0.1), num_chains, L, 1.0, 0.6, last_move=False
-    )
-    cost = num_chains * gradients_per_chain(kernel)
-    each = work.preferred_examples(num_chains, gradients_per_chain(kernel))
+    hmc = HMC(L, refresh=0.6, precondition=1.0)
+    ladder = Ladder(schedules.sigmoid(T), jnp.full(T, 0.1), hmc, last_move=False)
+    cost = num_chains * ladder.num_gradients
+    each = work.preferred_examples(num_chains, ladder.num_gradients)
     number = each * jax.device_count()
     xs = np.float32(pictures()[: 4 * number] > 128)
     indices = np.arange(len(xs))
-    context, key = (model, proposal, kernel), jax.random.key(0)
-    job = work.Job("", runs.forward, context, key, xs, indices, cost, each)
+    context, key = (model, proposal, ladder, num_chains), jax.random.key(0)
+    job = work.Job("", examples.forward, context, key, xs, indices, cost, each)
     seconds = [part.seconds for part in work._tiles(job, indices, 2**31)]
     # The first tile was spent compiling.
     return number * cost / min(seconds[1:])

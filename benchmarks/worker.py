@@ -1,7 +1,7 @@
 """One group of measurements in a process of its own: `python -m benchmarks.worker GROUP`.
 
-A process has one number of devices. The limit is measured again around each figure, as the speed
-of a shared machine changes from minute to minute; a figure is a fraction of the faster of the two.
+A process has one number of devices. The limit is measured again around each number, as the speed
+of a shared machine changes from minute to minute; a number is a fraction of the faster of the two.
 """
 
 import json
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import jax
 
+from aisle.learning import AIS, Adam, Muon
+from aisle.learning.optimizers import Optimizer
 from benchmarks import measure, peers, steps
 
 CELLS = [(1, 5), (1, 11), (5, 5), (5, 11), (50, 5), (50, 11)]
@@ -22,11 +24,12 @@ def updates() -> Rows:
     """Time updates by annealing."""
     for K, T in CELLS:
         before = measure.matmul_gflops()
-        seconds, _ = steps.update_cost("ais", K, T, LEAPFROG)
+        gflop = measure.update_gflop(K * (1 + T * LEAPFROG), K)
+        seconds, _ = steps.update_cost(steps.annealing(K, T, LEAPFROG), gflop)
         limit = max(before, measure.matmul_gflops())
         chains = K * steps.BATCH
         leapfrog = chains * measure.leapfrog_gflop(1 + T * LEAPFROG)
-        everything = steps.BATCH * measure.update_gflop(K * (1 + T * LEAPFROG), K)
+        everything = steps.BATCH * gflop
         yield {
             "K": K,
             "T": T,
@@ -61,7 +64,8 @@ def numpyro() -> Rows:
 def baselines() -> Rows:
     """Time vae and dreg."""
     for method, K in (("vae", 1), ("dreg", 5), ("dreg", 50)):
-        seconds, _ = steps.update_cost(method, K, 1, 1)
+        gflop = measure.update_gflop(2 * K, K)
+        seconds, _ = steps.update_cost(steps.baseline(method, K), gflop)
         yield {"method": method, "K": K, "seconds": seconds}
 
 
@@ -74,7 +78,8 @@ def optax() -> Rows:
 def scaling() -> Rows:
     """Measure time and memory of updates against K and T."""
     for K, T in (*((K, 11) for K in (1, 5, 20, 50)), *((5, T) for T in (5, 25, 50)), (50, 50)):
-        seconds, size = steps.update_cost("ais", K, T, LEAPFROG, repeats=3)
+        gflop = measure.update_gflop(K * (1 + T * LEAPFROG), K)
+        seconds, size = steps.update_cost(steps.annealing(K, T, LEAPFROG), gflop, repeats=3)
         yield {"K": K, "T": T, "seconds": seconds, "bytes": size}
 
 
@@ -88,6 +93,23 @@ def evaluation() -> Rows:
         yield {"chains": chains, "T": T, "gradients_per_second": rate, "fraction": fraction}
 
 
+def muon() -> Rows:
+    """Time the default recipe's updates, with each network stepped on one device or on all."""
+    method, gflop = AIS(1, 11), measure.update_gflop(1 + 11 * 2, 1)
+    optimizers: dict[str, Optimizer] = {
+        "adam": Adam(1e-4),
+        "muon": Muon(1e-4),
+        "muon, on all devices": _OnAll(1e-4),
+    }
+    for name, optimizer in optimizers.items():
+        seconds, _ = steps.update_cost(method, gflop, optimizer=optimizer)
+        yield {"optimizer": name, "seconds": seconds}
+
+
+class _OnAll(Muon):
+    is_shared_out = False
+
+
 GROUPS: dict[str, Callable[[], Rows]] = {
     "updates": updates,
     "torch": torch,
@@ -97,6 +119,7 @@ GROUPS: dict[str, Callable[[], Rows]] = {
     "optax": optax,
     "scaling": scaling,
     "evaluation": evaluation,
+    "muon": muon,
 }
 
 if __name__ == "__main__":
