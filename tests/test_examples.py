@@ -63,7 +63,7 @@ def commands(*start):
                         yield pytest.param(words[i + len(start) :], id=f"{page.name}-{words}")
 
 
-@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
 @pytest.mark.parametrize("code", list(python_blocks()))
 def test_every_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_every_command_of_the_studies_is_understood(words):
     tyro.cli(COMMANDS[words[0]], args=words[1:])
 
 
-@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
 def test_a_walk_through_the_first_pages_in_small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for page in WALKED[:2]:
