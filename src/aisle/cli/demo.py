@@ -8,7 +8,7 @@ from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
-from aisle.errors import Interrupted, check_count
+from aisle.errors import InputError, Interrupted, check_count
 from aisle.runs.options import (
     EvaluateConfig,
     MethodOptions,
@@ -96,10 +96,15 @@ class Demo:
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})
         save_panels(self.out / "samples.png", panels, _SHAPE)
-        folders = [self.out / name for name in METHODS]
-        write_report(folders, self.out / "report.html", seed=self.seed)
-        for name in ("samples.png", "results.json", "report.html"):
+        for name in ("samples.png", "results.json"):
             console.print(str(self.out / name), soft_wrap=True)
+        try:
+            folders = [self.out / name for name in METHODS]
+            write_report(folders, self.out / "report.html", seed=self.seed)
+            console.print(str(self.out / "report.html"), soft_wrap=True)
+        except InputError as error:
+            # All else is there: the page needs an extra that not everybody has installed.
+            console.print(f"no report.html: {error}", soft_wrap=True)
         return 0
 
     def _trained(self, name: str) -> tuple["Run", "LogLikelihood"]:
