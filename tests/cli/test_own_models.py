@@ -135,7 +135,7 @@ def test_data_that_have_moved(capsys, tmp_path, home):
 
 
 def test_a_function_that_returns_something_else(capsys, home, no_training):
-    options = ("--model", "mymodels:one", "--out", "none")
+    options = ("--model", "mymodels:one", "--batch-size", 11, "--out", "none")
     result = run(capsys, "train", "x.npy", *options)
     assert_mistake(result, "--model is 'mymodels:one' but the function returns a LinearGaussian")
     assert not (home / "none").exists()
