@@ -58,9 +58,8 @@ save_file(
 
 # Here: read them into the protocol, and evaluate from the prior.
 decoder = read("decoder.safetensors")
-result = aisle.log_likelihood(decoder, None, test, num_chains=8, num_temperatures=500)
-mean, error, number = result.estimate
-print(f"stochastic lower bound of log p(x): {mean:.3f} +- {error:.3f} nats, {number} examples")
-print(f"gap of bidirectional Monte Carlo:   {result.bdmc.gap.mean:.3f} nats")
+sampler = aisle.Sampler(num_chains=8, num_temperatures=500)
+result = aisle.log_likelihood(decoder, None, test, sampler=sampler)
 exact = elsewhere.score_samples(test)
-print(f"exact mean log p(x):                {exact.mean():.3f} nats")
+print("log p(x), a stochastic lower bound:", result)
+print(f"exact: {exact.mean():.2f} nats")

@@ -1,6 +1,7 @@
-"""Estimators of gradients on small problems, many in one compilation."""
+"""Methods of training on small problems, many in one compilation."""
 
 import functools
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -8,13 +9,62 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from aisle.annealing import Kernel, schedules
-from aisle.experiments import problems
-from aisle.learning.estimators import METHODS, Losses
+from aisle.annealing import (
+    HMC,
+    Kernel,
+    effective_sample_size,
+    log_mean_exp,
+    normalised_weights,
+    schedules,
+)
+from aisle.evaluation import problems
+from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG, Losses, Metrics
 from aisle.models import DiagonalNormal, LinearGaussian, one_layer, two_layer
 
-CHAINS = [name for name, method in METHODS.items() if method.has_chains]
 PROBLEMS = ["one-layer", "two-layer", "linear-gaussian"]
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """A method of one's own: reweighted wake-sleep without the sleep; its state counts updates."""
+
+    num_samples: int = 2
+
+    @property
+    def num_gradients(self):
+        return self.num_samples
+
+    def init(self):
+        return jnp.zeros((), jnp.int32)
+
+    def estimate(self, key, model, proposal, x, state):
+        draw = jax.vmap(lambda k: proposal(x).sample(k))
+        z = jax.lax.stop_gradient(draw(jax.random.split(key, self.num_samples)))
+        log_p = jax.vmap(lambda z: model.log_prior(z) + model.log_likelihood(x, z))(z)
+        log_q = jax.vmap(proposal(x).log_prob)(z)
+        log_weights = jax.lax.stop_gradient(log_p - log_q)
+        weights = normalised_weights(log_weights)
+        bound, size = log_mean_exp(log_weights), effective_sample_size(log_weights)
+        losses = Losses(-weights @ log_p, -weights @ log_q)
+        return losses, Metrics(bound, size, jnp.zeros(0), jnp.zeros(()))
+
+    def adapt(self, state, metrics):
+        return state + 1
+
+
+# Every option away from its default.
+KERNEL = Kernel(schedules.linear, HMC(2, refresh=0.5, precondition=0.5), target_accept=0.7)
+
+# A new method joins here and inherits every test of the contract; two samples, three temperatures.
+METHODS = {
+    "vae": VAE(2),
+    "iwae": IWAE(2),
+    "dreg": DReG(2),
+    "mh-hmc": MHHMC(2, 3, KERNEL),
+    "ais": AIS(2, 3, KERNEL),
+    "own": Reweighted(),
+}
+CHAINS = ["mh-hmc", "ais"]
 
 
 class Encoder(eqx.Module):
@@ -51,45 +101,41 @@ def problem(name):
     return *eqx.filter_jit(build)(key_model), xs
 
 
-def kernel(num_temperatures=3, num_samples=2, schedule="linear", **options):
-    betas = schedules.named(schedule, num_temperatures)
-    sizes = jnp.full(num_temperatures, 0.5)
-    return Kernel(betas, sizes, num_samples, **{"num_leapfrog": 2} | options)
-
-
-# Every option away from its default.
-FULL = {"refresh": 0.5, "jitter": 0.2, "precondition": 0.5, "last_move": False}
-
 # The optimiser of the backend changes rounding only, and takes half of the time.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
-def one(name, key, model, proposal, x, kernel):
+def one(method, key, model, proposal, x, state):
     """Return losses, metrics, and the gradient of each loss in (model, proposal)."""
 
     def estimate(parts):
-        return METHODS[name].estimate(key, *parts, x, kernel)
+        return method.estimate(key, *parts, x, state)
 
     losses, pull_back, metrics = jax.vjp(estimate, (model, proposal), has_aux=True)
     (gradients,) = jax.vmap(pull_back)(Losses(*jnp.eye(2)))
     return losses, metrics, Losses(pick(gradients, 0), pick(gradients, 1))
 
 
-@functools.partial(jit, static_argnames="names")
-def run_all(names, kernels, keys, model, proposal, xs):
-    def batch(name, kernel):
-        single = functools.partial(one, name)
+@functools.partial(jit, static_argnames="methods")
+def run_all(methods, states, keys, model, proposal, xs):
+    def batch(method, state):
+        single = functools.partial(one, method)
         axes = (0, None, None, 0, None)
-        return jax.vmap(single, in_axes=axes)(keys, model, proposal, xs, kernel)
+        return jax.vmap(single, in_axes=axes)(keys, model, proposal, xs, state)
 
-    return [batch(*entry) for entry in zip(names, kernels, strict=True)]
+    return [batch(*entry) for entry in zip(methods, states, strict=True)]
 
 
-def run(plan, keys, model, proposal, xs):
-    """Run several methods over one batch, in one compilation: `plan` has (name, kernel) pairs."""
-    names, kernels = zip(*plan.values(), strict=True)
-    results = run_all(names, kernels, keys, model, proposal, xs)
-    return dict(zip(plan, results, strict=True))
+def run(methods, keys, model, proposal, xs):
+    """Run several methods over one batch, in one compilation; steps of chains are 0.5."""
+    states = [state_of(method) for method in methods.values()]
+    results = run_all(tuple(methods.values()), states, keys, model, proposal, xs)
+    return dict(zip(methods, results, strict=True))
+
+
+def state_of(method, size=0.5):
+    state = method.init()
+    return jnp.full_like(state, size) if hasattr(method, "kernel") else state
 
 
 def assert_close(got, wanted, tolerance):
@@ -122,8 +168,7 @@ def contract_batch(problem_name):
 
 @functools.cache
 def contract_runs(problem_name):
-    plan = {name: (name, kernel(**FULL)) for name in METHODS}
-    return run(plan, *contract_batch(problem_name))
+    return run(METHODS, *contract_batch(problem_name))
 
 
 def first_observation(problem_name, num_keys, seed=0):

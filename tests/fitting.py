@@ -4,22 +4,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array
 
+from aisle.learning import DReG
 from aisle.models import DiagonalNormal, LinearGaussian
 
 TRUTH = LinearGaussian(jnp.array([[1.5], [-1.0], [0.5]]), jnp.array([1.0, 0.0, -2.0]), jnp.log(0.6))
 START = LinearGaussian(jnp.array([[0.3], [0.2], [0.1]]), jnp.zeros(3), jnp.array(0.0))
 
-# A batch that one device takes: compiling for eight takes longer.
+# A batch that one device takes: compiling for eight takes longer. 29 updates are an epoch.
 QUICK = {
-    "method": "dreg",
-    "num_samples": 2,
-    "num_temperatures": 1,
+    "method": DReG(2),
+    "optimizer": optax.adam(0.01),
     "batch_size": 11,
     "num_epochs": 2,
-    "learning_rate": 0.01,
-    "lr_schedule": "constant",
     "show_progress": False,
 }
 

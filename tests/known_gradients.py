@@ -6,13 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-
-from aisle.annealing import Kernel, schedules
 from aisle.evaluation.gradients import Examples, average, make_program
 from aisle.experiments import gradients, problems
 from aisle.experiments.gradient_bench import Settings
 from aisle.experiments.gradient_table import WEIGHTINGS
+from jax.flatten_util import ravel_pytree
+
+from aisle.annealing import Kernel, schedules
 from aisle.models import DiagonalNormal, LinearGaussian
 
 NUM_EXAMPLES = 6

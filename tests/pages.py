@@ -1,4 +1,4 @@
-"""Runs that cost nothing to make, and pages about them taken apart."""
+"""Folders of runs that cost nothing to make, and pages about them taken apart."""
 
 import base64
 import io
@@ -10,20 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from aisle.data import Dataset, Split
-from aisle.evaluation import LogLikelihood, Round
-from aisle.evaluation.results import Bidirectional, Importance, save
-from aisle.learning import run_directory
 from aisle.models import DiagonalNormal, LinearGaussian
-from aisle.report.page.reading import read_folder
-from aisle.report.page.subjects import Origin, Subject
-from aisle.report.page.writing import render
-from aisle.statistics import Mean, summarise
+from aisle.report.page import render
+from aisle.report.reading import Weights, read_run
 
 NUM_EXAMPLES, NUM_UPDATES = 20, 40
 MINUS = "\N{MINUS SIGN}"
-VOID = {"meta", "link", "img", "br", "hr", "wbr", "rect", "line", "circle", "path", "use"}
-VOID |= {"polyline"}
+VOID = {"meta", "link", "img", "path", "use"}
 
 
 class Element:
@@ -60,7 +53,7 @@ class Reader(HTMLParser):
         assert self.here is self.root, f"{self.here.tag} is not closed"
 
     def handle_starttag(self, tag, attributes):
-        assert len(dict(attributes)) == len(attributes), f"an attribute of {tag} stands twice"
+        assert len(dict(attributes)) == len(attributes), f"an attribute of {tag} is there twice"
         element = Element(tag, attributes, self.here)
         self.here.children.append(element)
         if tag not in VOID:
@@ -92,143 +85,115 @@ def everything(element):
         yield from everything(child)
 
 
-def config(method="ais", **changes):
-    chains = {"num_temperatures": 3, "num_leapfrog": 2, "kernel": "tuned"}
-    settings = {"method": method, "num_samples": 2, **chains} | changes
-    return {"data": "things", "num_epochs": 4, "method": settings, "model": {"init_from": None}}
+def config(method="ais", data="things", digest="d1", **changes):
+    """Return the config.json of a run of `aisle train`, as far as the page looks at it."""
+    return {
+        "train": {"data": data, "method": {"method": method, "num_samples": 2}},
+        "data": {"name": data, "shape": [6, 4], "digests": {"train": digest}},
+        "provenance": {"packages": {"jax": "1.2.3"}},
+        **changes,
+    }
 
 
-def records(has_chains=True, has_held_out=True):
+def records(bad_from=None):
+    """Return the lines of metrics.jsonl; bounds from an update on may be null, not finite."""
     for update in range(1, NUM_UPDATES + 1):
+        is_bad = bad_from is not None and update >= bad_from
         costs = {"update": update, "decoder_gradients": 100 * update, "seconds": 0.5 * update}
-        yield {
-            **costs,
-            "bound": -30 + update / 10,
-            "effective_sample_size": 1.5,
-            "acceptance": [0.7, 0.8, 0.9] if has_chains else [],
-            "step_size": [0.1 * update, 0.2, 0.3] if has_chains else [],
-        }
-        if has_held_out and update % 10 == 0:
-            yield {
-                **costs,
-                "held_out_bound": -29 + update / 10,
-                "held_out_standard_error": 0.25,
-                "held_out_examples": 100,
-            }
+        yield {**costs, "bound": None if is_bad else -30 + update / 10}
+        if update % 10 == 0:
+            bound = {"held_out_bound": None if is_bad else -29 + update / 10}
+            yield {**costs, **bound, "held_out_standard_error": 0.25, "held_out_examples": 100}
 
 
-def result(shift=0.0, *, bdmc=True, importance=False, seed=0, digest="same", **changes):
-    """Return what an evaluation of twenty examples may have found, the rounds at T = 2 and 4."""
-    rng = np.random.default_rng(seed)
-    log_p = -20 + shift + np.linspace(-5, 5, NUM_EXAMPLES) + 0.01 * rng.normal(size=NUM_EXAMPLES)
-    gap = Bidirectional(Mean(-21.125, 0.5, 7), Mean(-21.0, 0.5, 7), Mean(0.125, 0.0625, 7), 0.75)
-    estimate = summarise(log_p)
-    rounds = [
-        Round(2, Mean(-25.0, 1.0, NUM_EXAMPLES), gap if bdmc else None, None, 10, 1.0),
-        Round(4, estimate, gap if bdmc else None, 5.0, 20, 2.0),
-    ]
-    bound = Importance(
-        500, Mean(-22.25, 1.5, 20), Mean(-27.75, 1.25, 20), Mean(2.25, 0.5, 20), 2, 2
-    )
-    found = LogLikelihood(
-        indices=np.arange(NUM_EXAMPLES),
-        log_p=log_p,
-        effective_sample_size=np.full(NUM_EXAMPLES, 1.5),
-        num_nonfinite=np.zeros(NUM_EXAMPLES, int),
-        acceptance=np.array([0.75, 0.8125, 0.875]),
-        betas=np.linspace(0, 1, 5),
-        step_sizes=np.array([0.5, 0.4, 0.3, 0.2]),
-        num_chains=2,
-        num_leapfrog=3,
-        rounds=rounds,
-        importance=bound if importance else None,
-        is_tolerance_reached=None,
-        is_complete=True,
-        settings={"examples": digest, "tolerance": 0.01},
-    )
-    return found._replace(**changes)
+def mean(value, error, number=NUM_EXAMPLES):
+    return {"mean": value, "standard_error": error, "num_examples": number}
 
 
-def sharp(x):
+def log_p(shift=0.0, noise=0.0):
+    """Return values for the examples, whose mean is -20 plus the shift."""
+    return -20 + shift + np.linspace(-5, 5, NUM_EXAMPLES) + noise * np.resize([-1, 1], NUM_EXAMPLES)
+
+
+ABOUT = {"split": "test", "update": NUM_UPDATES, "num_examples": NUM_EXAMPLES, "data": None}
+
+
+def write_evaluation(folder, values, *, gap=0.125, about=ABOUT, digest="same", **changes):
+    """Write an evaluation; its certificate has the gap, or is missing if that is None."""
+    folder.mkdir(parents=True)
+    np.savez(folder / "examples.npz", index=np.arange(len(values)), log_p=values)
+    is_finite = bool(np.isfinite(values).all())
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if is_finite else None
+    bounds = {"lower": -21.125, "upper": -21.0, "gap": gap, "num_examples": 7}
+    errors = {f"{name}_standard_error": 0.03125 for name in ("lower", "upper", "gap")}
+    content = {
+        "log_likelihood": mean(float(values.mean()) if is_finite else None, error, len(values)),
+        "bdmc": None if gap is None else bounds | errors,
+        "importance": None,
+        "num_chains": 2,
+        "num_temperatures": 4,
+        "num_leapfrog": 3,
+        "is_complete": True,
+        "settings": {"examples": digest, "num_chains": 2, "about": about},
+        **changes,
+    }
+    (folder / "result.json").write_text(json.dumps(content))
+
+
+def make_run(path, settings=None, *, evaluations=(), metrics=(), shape=None):
+    """Write the folder of a run and read it.
+
+    An evaluation is an array of log p(x), or a tuple of one and options; the last is the newest.
+    With a shape of examples, the run has weights. Drawings cost time: without metrics and weights
+    there are few.
+    """
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps(settings or config()))
+    lines = [json.dumps(record) + "\n" for record in metrics]
+    (path / "metrics.jsonl").write_text("".join(lines))
+    for i, one in enumerate(evaluations):
+        values, options = one if isinstance(one, tuple) else (one, {})
+        write_evaluation(path / "evaluations" / str(i), values, **options)
+        stamp = 10**18 + i * 10**10
+        os.utime(path / "evaluations" / str(i) / "result.json", ns=(stamp, stamp))
+    run = read_run(path)._replace(update=NUM_UPDATES)
+    if shape is None:
+        return run
+    return run._replace(weights=weights(shape), commands=(f"aisle train {path}",))
+
+
+def weights(shape=(6, 4), scale=1.0):
+    """Return a model x = scale (z1 + z2) / 4 + 1/2 + small noise, and examples from 0 to 1."""
+    number = int(np.prod(shape))
+    values = np.random.default_rng(1).uniform(size=(NUM_EXAMPLES, number)).astype(np.float32)
+    loadings, offset = jnp.full((number, 2), 0.25 * scale), jnp.full(number, 0.5)
+    model = LinearGaussian(loadings, offset, jnp.array(-3.0))
+    return Weights(model, _sharp, shape, jnp.asarray(values))
+
+
+def _sharp(x):
     return DiagonalNormal(x[:2], jnp.full(2, 1e-6))
 
 
-def make_run(
-    path, train=None, *, evaluations=(), metrics=None, shape=(6, 4), data="things", **changes
-):
-    """Write the folder of a run and open it; the last evaluation is the newest."""
-    number = int(np.prod(shape))
-    facts = {"name": data, "source": "nowhere", "shape": list(shape)}
-    run_directory.create(path, {"train": train or config(), "data": facts})
-    with run_directory.MetricsWriter(path) as writer:
-        writer.write(records() if metrics is None else metrics)
-    origins = {}
-    for i, found in enumerate(evaluations):
-        folder = path / "evaluations" / f"test{NUM_EXAMPLES}-{i}"
-        save(found, folder)
-        stamp = 10**18 + i * 10**10
-        os.utime(folder / "result.json", ns=(stamp, stamp))
-        origins[folder.name] = Origin("test", NUM_UPDATES, f"aisle evaluate {path.name} -C {i}")
-    values = np.random.default_rng(1).uniform(size=(NUM_EXAMPLES, *shape)).astype(np.float32)
-    subject = Subject(
-        read_folder(path, NUM_UPDATES),
-        NUM_UPDATES,
-        shape,
-        LinearGaussian(jnp.full((number, 2), 0.25), jnp.full(number, 0.5), jnp.array(-3.0)),
-        sharp,
-        Dataset(data, Split(values), Split(values), shape, "nowhere"),
-        "",
-        "none",
-        f"aisle train {path.name}",
-        f"aisle evaluate {path.name}",
-        origins,
-    )
-    return subject._replace(**changes)
+def page(*runs, num_examples=8):
+    return render(runs, num_examples=num_examples, seed=0)
 
 
-def page(*subjects, num_examples=8):
-    return render(subjects, num_examples=num_examples, seed=0)
-
-
-def cells(root, section):
+def table(root, section="evaluations"):
     """Return a table's rows, as the text of their cells by heading."""
-    table = root.one("section", id=section).all("table")[0]
-    headings = [th.words for th in table.all("thead")[0].all("tr")[-1].children]
-    return [
-        dict(zip(headings, [cell.words for cell in row.children], strict=True))
-        for row in table.one("tbody").all("tr")
-    ]
-
-
-def shown(mean, digits=2, sign=""):
-    text = f"{mean['mean']:{sign}.{digits}f}"
-    error = f"{mean['standard_error']:.{digits}f}"
-    return f"{text} ± {error}".replace("-", MINUS)
-
-
-def stored(subject):
-    return json.loads((subject.folder.evaluations[0].path / "result.json").read_text())
-
-
-def read_log_p(subject):
-    with np.load(subject.folder.evaluations[0].path / "examples.npz") as arrays:
-        return arrays["log_p"]
-
-
-def commands(element):
-    return [code.text for code in element.all("code")]
+    found = root.one("section", id=section).all("table")[0]
+    headings = [th.words for th in found.one("thead").all("th")]
+    rows = [[cell.words for cell in row.children] for row in found.one("tbody").all("tr")]
+    return [dict(zip(headings, row, strict=False)) for row in rows]
 
 
 def plots_of(root, section):
-    return [
-        p.attributes["aria-label"]
-        for p in root.one("section", id=section).all("svg", class_="plot")
-    ]
+    found = root.one("section", id=section).all("svg", class_="plot")
+    return [plot.attributes["aria-label"] for plot in found]
 
 
-def pixels(image):
-    content = image.attributes["src"].removeprefix("data:image/png;base64,")
-    with Image.open(io.BytesIO(base64.b64decode(content))) as picture:
-        assert (picture.format, picture.mode) == ("PNG", "LA")
-        assert picture.size == tuple(int(image.attributes[n]) for n in ("width", "height"))
-        return np.asarray(picture)[..., 1] / 255
+def pixels(url):
+    content = base64.b64decode(url.removeprefix("data:image/png;base64,"))
+    with Image.open(io.BytesIO(content)) as picture:
+        assert picture.format == "PNG"
+        return np.asarray(picture)

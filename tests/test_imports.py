@@ -15,13 +15,15 @@ LEAVES = {
     "compilation",
     "errors",
     "files",
+    "objects",
     "types",
     "provenance",
     "processes",
     "progress",
     "statistics",
 }
-MATHS = LEAVES | {"annealing", "models"}
+MATHS = LEAVES | {"annealing", "models", "data"}
+RUNS = MATHS | {"learning", "evaluation"}
 ALLOWED = {
     **{leaf: set() for leaf in LEAVES},
     "files": {"errors"},
@@ -29,12 +31,12 @@ ALLOWED = {
     "data": LEAVES,
     "annealing": LEAVES,
     "models": LEAVES,
-    "learning": MATHS | {"data"},
-    "evaluation": MATHS | {"data"},
-    "experiments": MATHS | {"data", "learning", "evaluation"},
-    "report": MATHS | {"data", "learning", "evaluation"},
+    "learning": MATHS,
+    "evaluation": MATHS,
+    "runs": RUNS,
+    "report": RUNS | {"runs"},
     "__main__": {"cli"},
-    "cli": MATHS | {"data", "learning", "evaluation", "experiments", "report"},
+    "cli": RUNS | {"runs", "report"},
 }
 
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -1,4 +1,6 @@
 import functools
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -6,86 +8,143 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import anneal, anneal_reverse, schedules
+from aisle.annealing import HMC, Ladder, MoveInfo, Transition, anneal, anneal_reverse, schedules
 from aisle.annealing.ais import sample_start
+from aisle.annealing.path import Evaluation, evaluate, log_density
 from aisle.errors import InputError
-from aisle.experiments import problems
+from aisle.evaluation import problems
 from aisle.models import DiagonalNormal
 from measures import z_score
 
-# Options as arrays, so that those of one shape share a compilation.
-FULL = {"refresh": jnp.array(1.0), "jitter": jnp.array(0.0), "scale": jnp.array([1.0])}
-KERNELS = {
-    "plain": FULL,
-    "partial refresh": FULL | {"refresh": jnp.array(0.4)},
-    "jitter": FULL | {"jitter": jnp.array(0.5)},
-    "preconditioned": FULL | {"scale": jnp.array([0.6])},
-    "without last move": FULL | {"last_move": False},
-    "everything": {
-        "refresh": jnp.array(0.4),
-        "jitter": jnp.array(0.3),
-        "scale": jnp.array([0.6]),
-        "last_move": False,
-    },
+
+class WalkState(NamedTuple):
+    z: jax.Array
+    direction: jax.Array
+    point: Evaluation
+
+
+@dataclass(frozen=True)
+class GuidedWalk:
+    """A transition of one's own: Metropolis steps that keep their direction until one is rejected.
+
+    It is not reversible, so that its reversal has to be written down.
+    """
+
+    num_gradients: int = 1
+    first_step_size: float = 0.5
+    largest_step_size: float = 5.0
+
+    def init(self, key, z, path):
+        direction = jax.random.rademacher(key, (), z.dtype)
+        return WalkState(z, direction, evaluate(path, z))
+
+    def step(self, key, state, path, beta, step_size):
+        key_length, key_accept = jax.random.split(key)
+        length = step_size * jnp.abs(jax.random.normal(key_length))
+        z = state.z + state.direction * length
+        moved = WalkState(z, state.direction, evaluate(path, z))
+        change = log_density(state.point, beta) - log_density(moved.point, beta)
+        acceptance = jnp.exp(jnp.minimum(-change, 0))
+        is_accepted = jax.random.uniform(key_accept) < acceptance
+        chosen = jax.tree.map(lambda a, b: jnp.where(is_accepted, a, b), moved, flipped(state))
+        return chosen, MoveInfo(acceptance, change, ~jnp.isfinite(change))
+
+    def step_reversed(self, key, state, path, beta, step_size):
+        moved, info = self.step(key, flipped(state), path, beta, step_size)
+        return flipped(moved), info
+
+
+def flipped(state):
+    return state._replace(direction=-state.direction)
+
+
+class Units(eqx.Module):
+    """A distribution with other units than its own for the preconditioner."""
+
+    inner: DiagonalNormal
+    scale: jax.Array
+
+    def sample(self, key):
+        return self.inner.sample(key)
+
+    def log_prob(self, z):
+        return self.inner.log_prob(z)
+
+
+def ladder(num_temperatures, size, transition, last_move=True, schedule=schedules.linear):
+    betas = schedule(num_temperatures)
+    return Ladder(betas, jnp.full(num_temperatures, size), transition, last_move)
+
+
+# Steps so coarse that a good part of the proposals is rejected. A new transition joins here.
+LADDERS = {
+    "plain": ladder(6, 1.5, HMC(1)),
+    "partial refresh": ladder(6, 1.5, HMC(1, refresh=0.4)),
+    "preconditioned": ladder(6, 2.5, HMC(1, precondition=0.7)),
+    "everything": ladder(6, 2.5, HMC(1, refresh=0.4, precondition=0.7), False),
+    "a transition of one's own": ladder(6, 2.0, GuidedWalk()),
 }
+# What these have of their own, "everything" has too.
+SLOW = ("partial refresh", "preconditioned")
+over_ladders = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in LADDERS]
+)
 
 
 @eqx.filter_jit
-def forward(keys, q, log_joint, betas, step_sizes, num_leapfrog, **options):
-    run = functools.partial(anneal, **options)
-    return jax.vmap(lambda k: run(k, q, log_joint, betas, step_sizes, num_leapfrog))(keys)
+def forward(keys, q, log_joint, ladder):
+    return jax.vmap(lambda k: anneal(k, q, log_joint, ladder))(keys)
 
 
 @eqx.filter_jit
-def backward(keys, sample, q, log_joint, betas, step_sizes, num_leapfrog, **options):
+def backward(keys, sample, q, log_joint, ladder):
     def run(key):
         key_z, key = jax.random.split(key)
-        z = sample(key_z)
-        return anneal_reverse(key, z, q, log_joint, betas, step_sizes, num_leapfrog, **options)
+        return anneal_reverse(key, sample(key_z), q, log_joint, ladder)
 
     return jax.vmap(run)(keys)
 
 
 @pytest.fixture(scope="module")
 def keys():
-    return jax.random.split(jax.random.key(11), 200_000)
+    return jax.random.split(jax.random.key(11), 100_000)
 
 
-def lopsided_plan(num_temperatures=6):
-    """Steps so coarse that a good part of the proposals is rejected."""
+def lopsided_ends():
     target = problems.lopsided()
-    sizes = jnp.full(num_temperatures, 1.5)
-    return (target.wide, target.log_joint, schedules.linear(num_temperatures), sizes, 1)
+    return Units(target.wide, jnp.array([0.5])), target.log_joint
 
 
 @pytest.fixture(scope="module")
 def both_ways(keys):
-    """Return what runs a kernel forwards and backwards, each kernel once."""
+    """Return what runs a ladder forwards and backwards, each ladder once."""
     sample = problems.lopsided().sample
 
     @functools.cache
     def run(name):
-        there = forward(keys, *lopsided_plan(), **KERNELS[name])
-        return there, backward(keys, sample, *lopsided_plan(), **KERNELS[name])
+        ends = lopsided_ends()
+        there = forward(keys, *ends, LADDERS[name])
+        return there, backward(keys, sample, *ends, LADDERS[name])
 
     return run
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@over_ladders
 def test_forward_weights_average_to_the_normaliser(both_ways, name):
     run, _ = both_ways(name)
+    assert isinstance(LADDERS[name].transition, Transition)
     assert 0.4 < run.info.acceptance.mean() < 0.9
     assert abs(z_score(jnp.exp(run.log_weight - problems.lopsided().log_normaliser), 1)) < 4
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@over_ladders
 def test_reverse_weights_average_to_the_normaliser(both_ways, name):
     _, run = both_ways(name)
     assert 0.4 < run.info.acceptance.mean() < 0.9
     assert abs(z_score(jnp.exp(problems.lopsided().log_normaliser - run.log_weight), 1)) < 4
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@over_ladders
 def test_the_reverse_run_is_the_reversal_of_the_forward_run(both_ways, name):
     """Crooks' relation: E_reverse[log w] = E_forward[w log w] / E_forward[w].
 
@@ -100,44 +159,28 @@ def test_the_reverse_run_is_the_reversal_of_the_forward_run(both_ways, name):
     assert abs(z_score(back - predicted - spread, 0)) < 4
 
 
-@pytest.mark.parametrize("num_temperatures", [10, 30, 100])
-def test_narrow_normal(keys, num_temperatures):
-    """A kernel that starts from the energy of the temperature before is off by 0.1 and more."""
-    target, betas = problems.narrow_normal(), schedules.linear(num_temperatures)
-    sizes = jnp.full(num_temperatures, 0.25)
-    run = forward(keys[:20_000], target.wide, target.log_joint, betas, sizes, 3)
-    assert abs(z_score(jnp.exp(run.log_weight), 1)) < 4
+LONG = ladder(8, 0.7, HMC(3, refresh=0.5), schedule=schedules.sigmoid)
 
 
-@pytest.mark.parametrize("options", [{}, {"refresh": 0.5}], ids=["full", "partial"])
-def test_weighted_samples_have_the_posterior_moments(keys, options):
+def test_weighted_samples_have_the_posterior_moments(keys):
     model, x, problem = problems.linear_gaussian()
     exact = model.posterior(x)
-    run = forward(
-        keys[:50_000],
-        problem.wide,
-        problem.log_joint,
-        schedules.sigmoid(8),
-        jnp.full(8, 0.7),
-        3,
-        **options,
-    )
-    weight = jnp.exp(run.log_weight - problem.log_normaliser)
+    run = forward(keys[:20_000], problem.wide, problem.log_joint, LONG)
+    weight = np.exp(np.asarray(run.log_weight, float) - problem.log_normaliser)
     assert abs(z_score(weight, 1)) < 4
-    for i in range(3):
-        assert abs(z_score(weight * (run.z[:, i] - exact.loc[i]), 0)) < 4
-        square = (run.z[:, i] - exact.loc[i]) ** 2 - exact.covariance_matrix[i, i]
-        assert abs(z_score(weight * square, 0)) < 4
+    centred = np.asarray(run.z, float) - np.asarray(exact.loc)
+    for i, variance in enumerate(np.diagonal(exact.covariance_matrix)):
+        assert abs(z_score(weight * centred[:, i], 0)) < 4
+        assert abs(z_score(weight * (centred[:, i] ** 2 - variance), 0)) < 4
 
 
-@pytest.mark.parametrize("last_move", [True, False])
-def test_the_bounds_sandwich_the_truth(keys, last_move):
+def test_the_bounds_sandwich_the_truth(keys):
     _, _, problem = problems.linear_gaussian()
-    plan = (problem.narrow, problem.log_joint, schedules.linear(3), jnp.full(3, 0.4), 2)
-    lower = forward(keys[:20_000], *plan, last_move=last_move).log_weight
-    upper = backward(keys[:20_000], problem.sample, *plan, last_move=last_move)
+    plan = (problem.narrow, problem.log_joint, LONG)
+    lower = forward(keys[:20_000], *plan).log_weight
+    upper = backward(keys[:20_000], problem.sample, *plan).log_weight
     assert z_score(lower, problem.log_normaliser) < -4
-    assert z_score(upper.log_weight, problem.log_normaliser) > 4
+    assert z_score(upper, problem.log_normaliser) > 4
 
 
 def test_one_temperature_is_importance_sampling_bit_for_bit(keys):
@@ -150,8 +193,7 @@ def test_one_temperature_is_importance_sampling_bit_for_bit(keys):
         z = sample_start(key, q)
         return z, log_joint(z) - q.log_prob(z)
 
-    betas, size = schedules.linear(1), jnp.ones(1)
-    run = forward(keys[:1000], q, log_joint, betas, size, 5, last_move=False)
+    run = forward(keys[:1000], q, log_joint, ladder(1, 1.0, HMC(), False))
     z, log_weight = importance(keys[:1000])
     np.testing.assert_array_equal(run.z, z)
     np.testing.assert_array_equal(run.log_weight, log_weight)
@@ -159,22 +201,28 @@ def test_one_temperature_is_importance_sampling_bit_for_bit(keys):
 
 def test_a_proposal_equal_to_the_target_has_log_weight_zero(keys):
     q = DiagonalNormal(jnp.array([0.3, -2.0]), jnp.array([0.1, 3.0]))
-    run = forward(keys[:1000], q, q.log_prob, schedules.sigmoid(20), jnp.full(20, 0.5), 3)
+    run = forward(keys[:1000], q, q.log_prob, ladder(20, 0.5, HMC(3)))
     np.testing.assert_array_equal(run.log_weight, 0)
 
 
-def test_the_weight_is_the_sum_over_the_states_before_each_move(keys):
-    """Exact: replay the chain by hand from the equation, one temperature at a time."""
-    target, betas = problems.lopsided(), schedules.sigmoid(5)
-    run = forward(keys[:50], target.wide, target.log_joint, betas, jnp.full(5, 0.9), 2)
-    wanted = jnp.sum(jnp.diff(betas)[None] * run.info.log_ratio, axis=1)
-    np.testing.assert_allclose(run.log_weight, wanted, rtol=1e-5)
-    starts = jax.vmap(lambda k: target.wide.sample(jax.random.split(k, 3)[0]))(keys[:50])
-    first = jax.vmap(lambda z: target.log_joint(z) - target.wide.log_prob(z))(starts)
-    np.testing.assert_allclose(run.info.log_ratio[:, 0], first, rtol=1e-5, atol=1e-6)
-    one_move = forward(keys[:50], target.wide, target.log_joint, betas[:2], jnp.full(1, 0.9), 2)
-    second = jax.vmap(lambda z: target.log_joint(z) - target.wide.log_prob(z))(one_move.z)
-    np.testing.assert_allclose(run.info.log_ratio[:, 1], second, rtol=1e-5, atol=1e-6)
+def test_the_weight_is_the_sum_over_the_states_before_each_move(keys, both_ways):
+    """Exact: replay the start of the chain by hand from the equation."""
+    plan, (q, log_joint) = LADDERS["plain"], lopsided_ends()
+    run, _ = both_ways("plain")
+    wanted = np.asarray(run.info.log_ratio) @ np.diff(plan.betas)
+    np.testing.assert_allclose(run.log_weight, wanted, rtol=1e-4, atol=1e-5)
+    # A step of size zero moves nothing: this chain ends where the other one is after its first.
+    first_only = eqx.tree_at(lambda a: a.step_sizes, plan, 1.5 * jnp.eye(6)[0])
+    moved = forward(keys, q, log_joint, first_only).z
+
+    @jax.jit
+    @jax.vmap
+    def log_ratios(key, z):
+        start = q.sample(jax.random.split(key, 3)[0])
+        return [log_joint(a) - q.log_prob(a) for a in (start, z)]
+
+    for i, ratio in enumerate(log_ratios(keys[:50], moved[:50])):
+        np.testing.assert_allclose(run.info.log_ratio[:50, i], ratio, rtol=1e-4, atol=1e-5)
 
 
 def test_points_outside_the_support_have_weight_zero_and_count(keys):
@@ -184,8 +232,8 @@ def test_points_outside_the_support_have_weight_zero_and_count(keys):
     def log_joint(z):
         return jnp.where(jnp.all(z > 0), -jnp.sum(z**2) / 2, -jnp.inf)
 
-    for betas in (schedules.linear(4), schedules.immediate(4)):
-        run = forward(keys[:20_000], q, log_joint, betas, jnp.full(4, 0.8), 2)
+    for schedule in (schedules.linear, schedules.immediate):
+        run = forward(keys[:20_000], q, log_joint, ladder(4, 0.8, HMC(2), schedule=schedule))
         assert not jnp.any(jnp.isnan(run.log_weight))
         assert jnp.any(run.info.is_nonfinite)
         truth = np.sqrt(np.pi / 2)
@@ -199,31 +247,39 @@ def test_single_precision_keeps_the_sum_over_ten_thousand_temperatures(keys):
     def log_joint(z):
         return jnp.sum(-((z - 0.2) ** 2)) - shift
 
-    betas = schedules.sigmoid(10_000)
-    run = forward(keys[:8], q, log_joint, betas, jnp.full(10_000, 0.1), 1)
-    exact = np.diff(np.asarray(betas, np.float64)) * np.asarray(run.info.log_ratio, np.float64)
+    plan = ladder(10_000, 0.1, HMC(1), schedule=schedules.sigmoid)
+    run = forward(keys[:2], q, log_joint, plan)
+    exact = np.diff(np.asarray(plan.betas, np.float64)) * np.asarray(run.info.log_ratio, float)
     assert np.max(np.abs(run.log_weight - exact.sum(axis=1))) < 2e-4
 
 
+def few_chains(keys):
+    target = problems.lopsided()
+    plan = (target.wide, target.log_joint, ladder(4, 0.9, HMC(2, refresh=0.4)))
+    return forward(keys, *plan), plan
+
+
+def assert_ends_alike(one, other):
+    np.testing.assert_allclose(one.z, other.z, rtol=1e-5)
+    np.testing.assert_allclose(one.log_weight, other.log_weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_compiled_and_plain_runs_agree(keys):
-    target, betas = problems.lopsided(), schedules.linear(4)
-    plan = (target.wide, target.log_joint, betas, jnp.full(4, 0.9), 2)
-    compiled = forward(keys[:1], *plan, refresh=0.4)
+    compiled, plan = few_chains(keys[:1])
     with jax.disable_jit():
-        plain = anneal(keys[0], *plan, refresh=0.4)
-    np.testing.assert_allclose(compiled.z[0], plain.z, rtol=1e-5)
-    np.testing.assert_allclose(compiled.log_weight[0], plain.log_weight, rtol=1e-5)
+        plain = anneal(keys[0], *plan)
+    assert_ends_alike(jax.tree.map(lambda a: a[0], compiled), plain)
 
 
-def test_vmap_equals_a_loop(keys):
-    target, betas = problems.lopsided(), schedules.linear(4)
-    plan = (target.wide, target.log_joint, betas, jnp.full(4, 0.9), 2)
-    together = forward(keys[:20], *plan)
-    alone = [forward(keys[i : i + 1], *plan) for i in range(20)]
-    np.testing.assert_allclose(together.z, jnp.concatenate([a.z for a in alone]), rtol=1e-5)
-    np.testing.assert_allclose(
-        together.log_weight, jnp.concatenate([a.log_weight for a in alone]), rtol=1e-4, atol=1e-5
-    )
+@pytest.mark.slow
+def test_many_chains_are_each_what_they_are_alone(keys):
+    together, _ = few_chains(keys[:20])
+    alone = [few_chains(keys[i : i + 1])[0] for i in (0, 7, 19)]
+    for i, one in zip((0, 7, 19), alone, strict=True):
+        assert_ends_alike(
+            jax.tree.map(lambda a, i=i: a[i], together), jax.tree.map(lambda a: a[0], one)
+        )
 
 
 @pytest.mark.slow
@@ -232,7 +288,7 @@ def test_draws_of_an_example_do_not_depend_on_batch_order_or_devices():
     q = problem.wide
     root, num_examples = jax.random.key(3), 16
     xs = jax.random.normal(jax.random.key(4), (num_examples, 4))
-    betas, sizes = schedules.linear(4), jnp.full(4, 0.5)
+    plan = ladder(4, 0.5, HMC(2))
 
     @jax.jit
     @jax.vmap
@@ -241,7 +297,7 @@ def test_draws_of_an_example_do_not_depend_on_batch_order_or_devices():
             return model.log_prior(z) + model.log_likelihood(x, z)
 
         keys = jax.random.split(jax.random.fold_in(root, index), 3)
-        return jax.vmap(lambda k: anneal(k, q, log_joint, betas, sizes, 2).log_weight)(keys)
+        return jax.vmap(lambda k: anneal(k, q, log_joint, plan).log_weight)(keys)
 
     index = jnp.arange(num_examples)
     wanted = log_weights(index, xs)
@@ -258,10 +314,17 @@ def test_draws_of_an_example_do_not_depend_on_batch_order_or_devices():
 
 
 def test_bad_arguments_get_one_clear_line():
-    target, betas, key = problems.lopsided(), schedules.linear(4), jax.random.key(0)
+    target, key = problems.lopsided(), jax.random.key(0)
     with pytest.raises(InputError, match="5 step sizes for 5 inverse temperatures"):
-        anneal(key, target.wide, target.log_joint, betas, jnp.ones(5), 2)
-    with pytest.raises(InputError, match="num_leapfrog is 0"):
-        anneal(key, target.wide, target.log_joint, betas, jnp.ones(4), 0)
+        Ladder(schedules.linear(4), jnp.ones(5))
+    plan = ladder(4, 1.0, HMC(precondition=1.0))
+
+    def run(scale):
+        jax.eval_shape(lambda: anneal(key, Units(target.wide, scale), target.log_joint, plan))
+
     with pytest.raises(InputError, match=r"scale has the shapes \(2,\) and the latent \(1,\)"):
-        anneal(key, target.wide, target.log_joint, betas, jnp.ones(4), 2, scale=jnp.ones(2))
+        run(jnp.ones(2))
+    with pytest.raises(
+        InputError, match="precondition is 1 but the proposal's distribution has no"
+    ):
+        run(None)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import anneal, anneal_reverse, schedules
-from aisle.experiments import problems
+from aisle.annealing import HMC, Ladder, anneal, anneal_reverse, schedules
+from aisle.evaluation import problems
 from aisle.models import DiagonalNormal
 
 
@@ -37,62 +37,46 @@ def counting_log_joint(counts):
     return log_joint
 
 
-@pytest.mark.parametrize(("num_temperatures", "num_leapfrog"), [(1, 1), (3, 5)])
-@pytest.mark.parametrize("last_move", [True, False])
-@pytest.mark.parametrize("direction", ["forward", "reverse"])
-def test_gradients_and_values_per_chain(num_temperatures, num_leapfrog, last_move, direction):
-    counts, num_chains = collections.Counter(), 3
-    log_joint = counting_log_joint(counts)
+@pytest.mark.parametrize(("num_temperatures", "last_move"), [(1, True), (1, False), (3, False)])
+def test_gradients_and_values_per_chain(num_temperatures, last_move):
+    counts = {name: collections.Counter() for name in ("forward", "reverse")}
     q = DiagonalNormal(jnp.zeros(2), jnp.ones(2))
-    plan = (schedules.linear(num_temperatures), jnp.full(num_temperatures, 0.5), num_leapfrog)
+    betas, sizes = schedules.linear(num_temperatures), jnp.full(num_temperatures, 0.5)
+    ladder, num_chains = Ladder(betas, sizes, HMC(5, refresh=0.5), last_move), 3
+    there, back = (counting_log_joint(counts[name]) for name in counts)
 
     def chain(key):
-        if direction == "forward":
-            run = anneal(key, q, log_joint, *plan, last_move=last_move, refresh=0.5)
-        else:
-            run = anneal_reverse(
-                key, q.sample(key), q, log_joint, *plan, last_move=last_move, refresh=0.5
-            )
-        return run.z, run.log_weight
+        runs = anneal(key, q, there, ladder), anneal_reverse(key, q.sample(key), q, back, ladder)
+        return [(run.z, run.log_weight) for run in runs]
 
     keys = jax.random.split(jax.random.key(0), num_chains)
     jax.block_until_ready(jax.jit(jax.vmap(chain))(keys))
-    num_moves = num_temperatures - (not last_move)
     # Without a move no gradient is read at all; else the start costs one, each move L.
-    wanted = 1 + num_moves * num_leapfrog if num_moves else 0
-    assert counts["gradient"] == num_chains * wanted
-    assert counts["value"] == num_chains * (1 + num_moves)
+    assert ladder.num_gradients == (1 + 5 * ladder.num_moves if ladder.num_moves else 0)
+    for found in counts.values():
+        assert found["gradient"] == num_chains * ladder.num_gradients
+        assert found["value"] == num_chains * (1 + ladder.num_moves)
 
 
-def test_one_compilation_per_shape():
+def test_one_compilation_per_shape_and_nothing_crosses_to_the_host():
     target, num_traces = problems.lopsided(), 0
 
     @jax.jit
-    def run(key, q, betas, step_sizes, scale, refresh):
+    def run(key, q, ladder):
         nonlocal num_traces
         num_traces += 1
-        return anneal(
-            key, q, target.log_joint, betas, step_sizes, 2, scale=scale, refresh=refresh
-        ).log_weight
+        return anneal(key, q, target.log_joint, ladder).log_weight
 
-    for i, schedule in enumerate(("linear", "sigmoid", "immediate")):
-        betas = schedules.named(schedule, 4)
-        q = DiagonalNormal(jnp.full(1, 0.1 * i), jnp.ones(1))
-        run(jax.random.key(i), q, betas, jnp.full(4, 0.1 * i), jnp.full(1, 0.5), 1 / (i + 1))
+    def plan(schedule, size):
+        ladder = Ladder(schedule(4), jnp.full(4, size), HMC(2))
+        return jax.random.key(0), DiagonalNormal(jnp.full(1, size), jnp.ones(1)), ladder
+
+    for schedule, size in ((schedules.linear, 0.1), (schedules.immediate, 0.2)):
+        jax.block_until_ready(run(*plan(schedule, size)))
     assert num_traces == 1
-    run(jax.random.key(0), q, schedules.linear(5), jnp.ones(5), jnp.ones(1), 1.0)
-    assert num_traces == 2
-
-
-def test_nothing_crosses_to_the_host_inside_a_run():
-    target = problems.lopsided()
-    run = jax.jit(
-        lambda key, betas, sizes: anneal(key, target.wide, target.log_joint, betas, sizes, 2)
-    )
-    plan = (jax.random.key(0), schedules.linear(4), jnp.ones(4))
-    jax.block_until_ready(run(*plan))
+    arguments = jax.block_until_ready(plan(schedules.sigmoid, 0.3))
     with jax.transfer_guard("disallow"):
-        jax.block_until_ready(run(*plan))
-    jaxpr = str(jax.make_jaxpr(run)(*plan))
+        jax.block_until_ready(run(*arguments))
+    jaxpr = str(jax.make_jaxpr(run)(*arguments))
     assert "callback" not in jaxpr
     assert "scan" in jaxpr

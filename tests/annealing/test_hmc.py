@@ -1,3 +1,5 @@
+import functools
+
 import blackjax.mcmc.hmc as blackjax_hmc
 import blackjax.mcmc.integrators as blackjax_integrators
 import blackjax.mcmc.metrics as blackjax_metrics
@@ -7,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import hmc
+from aisle.annealing import HMC, hmc
 from aisle.annealing.path import Path, evaluate
-from aisle.experiments import problems
+from aisle.evaluation import problems
 from measures import z_score
 
 BETA = 0.7
+SCALE = np.array([0.5, 1.0, 2.0])
 
-step, step_reversed = eqx.filter_jit(hmc.step), eqx.filter_jit(hmc.step_reversed)
+step, step_reversed = eqx.filter_jit(HMC.step), eqx.filter_jit(HMC.step_reversed)
 leapfrog = eqx.filter_jit(hmc.leapfrog)
 
 
@@ -27,9 +30,16 @@ def quartic_path():
     return Path(lambda z: -jnp.sum(z**2) / 2, log_p)
 
 
-def start(path, z, momentum):
-    z, momentum = jnp.asarray(z), jnp.asarray(momentum)
-    return hmc.HMCState(z, momentum, evaluate(path, z))
+def start(path, scale=1.0):
+    z, momentum = jnp.array([0.4, -1.1, 0.2]), jnp.array([1.0, 0.3, -0.8])
+    return hmc.HMCState(z, momentum, evaluate(path, z), jnp.broadcast_to(scale, 3).astype(z.dtype))
+
+
+def without_noise(num_leapfrog):
+    """HMC that keeps its momentum; the checks of its fields would refuse it."""
+    kernel = HMC(num_leapfrog)
+    object.__setattr__(kernel, "refresh", 0.0)
+    return kernel
 
 
 @pytest.fixture
@@ -39,20 +49,12 @@ def double():
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("num_steps", [1, 2, 7])
+@pytest.mark.parametrize("num_steps", [1, 7])
 def test_leapfrog_returns_to_its_start_when_the_momentum_is_negated(num_steps):
     path = quartic_path()
-    scale = jnp.array([0.5, 1.0, 2.0])
-    begin = start(path, [0.4, -1.1, 0.2], [1.0, 0.3, -0.8])
-    there = leapfrog(begin, path, jnp.array(BETA), jnp.array(0.3), scale, num_steps)
-    back = leapfrog(
-        there._replace(momentum=-there.momentum),
-        path,
-        jnp.array(BETA),
-        jnp.array(0.3),
-        scale,
-        num_steps,
-    )
+    begin, plan = start(path, SCALE), (path, jnp.array(BETA), jnp.array(0.3), num_steps)
+    there = leapfrog(begin, *plan)
+    back = leapfrog(there._replace(momentum=-there.momentum), *plan)
     assert jnp.max(jnp.abs(there.z - begin.z)) > 0.1
     np.testing.assert_allclose(back.z, begin.z, atol=1e-14)
     np.testing.assert_allclose(-back.momentum, begin.momentum, atol=1e-14)
@@ -60,59 +62,79 @@ def test_leapfrog_returns_to_its_start_when_the_momentum_is_negated(num_steps):
 
 @pytest.mark.usefixtures("double")
 def test_energy_error_of_leapfrog_is_of_order_two():
-    path = quartic_path()
-    begin = start(path, [0.4, -1.1, 0.2], [1.0, 0.3, -0.8])
-    scale = jnp.array([0.5, 1.0, 2.0])
+    path, beta = quartic_path(), jnp.array(BETA)
+    begin = start(path, SCALE)
 
     def error(num_steps):
-        size = jnp.array(0.8 / num_steps)
-        end = leapfrog(begin, path, jnp.array(BETA), size, scale, num_steps)
-        return hmc.energy(end, jnp.array(BETA)) - hmc.energy(begin, jnp.array(BETA))
+        end = leapfrog(begin, path, beta, jnp.array(0.8 / num_steps), num_steps)
+        return hmc.energy(end, beta) - hmc.energy(begin, beta)
 
-    errors = jnp.array([error(n) for n in (16, 32, 64, 128)])
+    errors = jnp.array([error(n) for n in (32, 64, 128)])
     np.testing.assert_allclose(jnp.log2(errors[:-1] / errors[1:]), 2, atol=0.02)
 
 
 @pytest.mark.usefixtures("double")
-def test_preconditioned_hmc_is_plain_hmc_on_the_rescaled_target():
-    path, scale = quartic_path(), jnp.array([0.5, 1.0, 2.0])
-    rescaled = Path(lambda u: path.log_q(scale * u), lambda u: path.log_p(scale * u))
-    z = jnp.array([0.4, -1.1, 0.2])
-    size, beta, ones = jnp.array(0.35), jnp.array(BETA), jnp.ones(3)
-    state = hmc.init(jax.random.key(0), z, path)
-    plain = hmc.init(jax.random.key(0), z / scale, rescaled)
-    for key in jax.random.split(jax.random.key(1), 20):
-        state, info = step(key, state, path, beta, hmc.HMCParams(size, scale, 3, 0.5))
-        plain, plain_info = step(key, plain, rescaled, beta, hmc.HMCParams(size, ones, 3, 0.5))
-        np.testing.assert_allclose(state.z, scale * plain.z, atol=1e-12)
-        np.testing.assert_allclose(info.energy_change, plain_info.energy_change, atol=1e-12)
+def test_preconditioned_hmc_is_plain_hmc_in_units_of_the_scale():
+    """Draw by draw, from a q whose latents have scales of their own."""
+    bare = quartic_path()
+    q = Path(bare.log_q, bare.log_p, jnp.asarray(SCALE))
+    rescaled = Path(lambda u: bare.log_q(SCALE * u), lambda u: bare.log_p(SCALE * u))
+    z, size, beta = jnp.array([0.4, -1.1, 0.2]), jnp.array(0.35), jnp.array(BETA)
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def walk(kernel, is_rescaled):
+        path, begin = (rescaled, z / SCALE) if is_rescaled else (q, z)
+
+        def move(state, key):
+            state, info = kernel.step(key, state, path, beta, size)
+            return state, (state.z, info.energy_change)
+
+        begin = kernel.init(jax.random.key(0), begin, path)
+        return jax.lax.scan(move, begin, jax.random.split(jax.random.key(1), 20))[1]
+
+    found, wanted = (
+        jax.tree.map(np.asarray, walk(HMC(3, refresh=0.5, precondition=power), bool(1 - power)))
+        for power in (1.0, 0.0)
+    )
+    np.testing.assert_allclose(found[0], SCALE * wanted[0], atol=1e-12)
+    np.testing.assert_allclose(found[1], wanted[1], atol=1e-12)
+    assert len(np.unique(found[0][:, 0])) > 10
+
+
+@pytest.mark.parametrize("power", [0.0, 0.75, 1.0])
+def test_the_preconditioner_is_a_power_of_the_scale_of_the_proposal(power):
+    path = quartic_path()._replace(scale=jnp.asarray(SCALE, jnp.float32))
+    state = HMC(precondition=power).init(jax.random.key(0), jnp.ones(3), path)
+    np.testing.assert_allclose(state.scale, SCALE**power, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("double")
 def test_trajectory_and_acceptance_agree_with_blackjax():
-    path, scale = quartic_path(), jnp.array([0.5, 1.0, 2.0])
-    size, num_steps = 0.35, 4
-    z, velocity = jnp.array([0.4, -1.1, 0.2]), jnp.array([1.0, 0.3, -0.8])
+    path, size, num_steps = quartic_path(), 0.35, 4
+    begin, beta = start(path, SCALE), jnp.array(BETA)
 
     def log_density(z):
         return (1 - BETA) * path.log_q(z) + BETA * path.log_p(z)
 
     # BlackJAX's momentum is that of the mass matrix 1 / scale^2; ours is standard normal.
-    metric = blackjax_metrics.gaussian_euclidean(scale**2)
+    metric = blackjax_metrics.gaussian_euclidean(SCALE**2)
     proposal = blackjax_hmc.hmc_proposal(
         blackjax_integrators.velocity_verlet(log_density, metric.kinetic_energy),
         metric.kinetic_energy,
         size,
         num_steps,
     )
-    theirs = blackjax_integrators.new_integrator_state(log_density, z, velocity / scale)
-    _, wanted, _ = proposal(jax.random.key(0), theirs)
 
-    begin, beta = start(path, z, velocity), jnp.array(BETA)
-    ours = leapfrog(begin, path, beta, jnp.array(size), scale, num_steps)
+    @jax.jit
+    def reference(z, momentum):
+        theirs = blackjax_integrators.new_integrator_state(log_density, z, momentum)
+        return proposal(jax.random.key(0), theirs)[1]
+
+    wanted = reference(begin.z, begin.momentum / SCALE)
+    ours = leapfrog(begin, path, beta, jnp.array(size), num_steps)
     acceptance = jnp.exp(jnp.minimum(0, hmc.energy(begin, beta) - hmc.energy(ours, beta)))
     np.testing.assert_allclose(ours.z, wanted.proposal.position, rtol=1e-12)
-    np.testing.assert_allclose(ours.momentum, -scale * wanted.proposal.momentum, rtol=1e-12)
+    np.testing.assert_allclose(ours.momentum, -SCALE * wanted.proposal.momentum, rtol=1e-12)
     np.testing.assert_allclose(hmc.energy(ours, beta), wanted.energy, rtol=1e-12)
     np.testing.assert_allclose(acceptance, wanted.acceptance_rate, rtol=1e-12)
 
@@ -121,12 +143,10 @@ def test_trajectory_and_acceptance_agree_with_blackjax():
 @pytest.mark.parametrize(("size", "is_accepted"), [(0.01, True), (5.0, False)])
 def test_reversed_step_undoes_a_step(size, is_accepted):
     """Exact, whether the proposal is accepted or not: without noise the two are inverse."""
-    path = quartic_path()
-    begin = start(path, [0.4, -1.1, 0.2], [1.0, 0.3, -0.8])
-    params = hmc.HMCParams(jnp.array(size), jnp.ones(3), 3, refresh=0.0)
-    key = jax.random.key(3)
-    there, info = step(key, begin, path, jnp.array(BETA), params)
-    back, _ = step_reversed(key, there, path, jnp.array(BETA), params)
+    path, kernel = quartic_path(), without_noise(3)
+    begin, plan = start(path), (path, jnp.array(BETA), jnp.array(size))
+    there, info = step(kernel, jax.random.key(3), begin, *plan)
+    back, _ = step_reversed(kernel, jax.random.key(3), there, *plan)
     assert bool(jnp.any(there.z != begin.z)) == is_accepted
     assert is_accepted == (info.acceptance > 0.9)
     np.testing.assert_allclose(back.z, begin.z, atol=1e-12)
@@ -134,86 +154,73 @@ def test_reversed_step_undoes_a_step(size, is_accepted):
 
 
 def test_momentum_is_negated_on_rejection_and_kept_on_acceptance():
-    path = quartic_path()
-    begin = start(path, [0.4, -1.1, 0.2], [1.0, 0.3, -0.8])
+    path, kernel = quartic_path(), without_noise(2)
+    begin = start(path)
     for size, sign in [(1e-4, 1), (5.0, -1)]:
-        params = hmc.HMCParams(jnp.array(size), jnp.ones(3), 2, refresh=0.0)
-        state, _ = step(jax.random.key(0), begin, path, jnp.array(BETA), params)
+        plan = (path, jnp.array(BETA), jnp.array(size))
+        state, _ = step(kernel, jax.random.key(0), begin, *plan)
         np.testing.assert_allclose(state.momentum, sign * begin.momentum, atol=1e-2)
 
 
 @pytest.mark.parametrize("value", [jnp.nan, -jnp.inf, jnp.inf])
 def test_a_nonfinite_energy_is_rejected_and_counted(value):
-    path = Path(
-        lambda z: -jnp.sum(z**2) / 2,
-        lambda z: jnp.where(jnp.sum(z) > 1, value, -jnp.sum(z**2) / 2),
-    )
-    begin = start(path, [0.9], [2.0])
-    params = hmc.HMCParams(jnp.array(0.5), jnp.ones(1), 1, refresh=0.0)
-    state, info = step(jax.random.key(0), begin, path, jnp.array(BETA), params)
+    def log_q(z):
+        return -jnp.sum(z**2) / 2
+
+    path = Path(log_q, lambda z: jnp.where(jnp.sum(z) > 1, value, log_q(z)))
+    z = jnp.array([0.9])
+    begin = hmc.HMCState(z, jnp.array([2.0]), evaluate(path, z), jnp.ones(1))
+    plan = (path, jnp.array(BETA), jnp.array(0.5))
+    state, info = step(without_noise(1), jax.random.key(0), begin, *plan)
     assert info.is_nonfinite
     assert info.acceptance == 0
     assert state.z == begin.z
     assert jnp.isfinite(state.point.log_p)
 
 
-def test_jitter_spreads_the_step_size():
-    path = quartic_path()
-    begin = start(path, [0.4, -1.1, 0.2], [1.0, 0.3, -0.8])
-    keys = jax.random.split(jax.random.key(0), 1000)
-    params = hmc.HMCParams(jnp.array(1e-3), jnp.ones(3), 1, refresh=0.0, jitter=0.4)
-    moved = jax.vmap(lambda k: step(k, begin, path, jnp.array(BETA), params)[0].z)(keys)
-    # Over such a short step the path is straight, and its length is the step size.
-    sizes = (moved[:, 0] - begin.z[0]) / begin.momentum[0]
-    assert jnp.min(sizes) == pytest.approx(0.6e-3, rel=2e-2)
-    assert jnp.max(sizes) == pytest.approx(1.4e-3, rel=2e-2)
-
-
-@pytest.mark.parametrize("kernel", [hmc.step, hmc.step_reversed])
-def test_the_target_is_invariant(kernel):
+@pytest.mark.parametrize("name", ["step", "step_reversed"])
+def test_the_target_is_invariant(name):
     """Exact samples stay so, with steps coarse enough that a third of them is rejected."""
     target = problems.lopsided()
     path = Path(target.wide.log_prob, target.log_joint)
+    kernel = HMC(1, refresh=0.4)
 
-    def chain(key, refresh):
+    def chain(key):
         key_z, key_momentum, key = jax.random.split(key, 3)
-        state = hmc.init(key_momentum, target.sample(key_z), path)
-        params = hmc.HMCParams(jnp.array(1.4), jnp.ones(1), 1, refresh)
+        exact = target.sample(key_z)
+        state = kernel.init(key_momentum, exact, path)
 
         def transition(state, key):
-            state, info = kernel(key, state, path, jnp.float32(1), params)
+            move = getattr(kernel, name)
+            state, info = move(key, state, path, jnp.float32(1), jnp.float32(1.4))
             return state, info.acceptance
 
         state, acceptance = jax.lax.scan(transition, state, jax.random.split(key, 4))
-        return state.z[0], acceptance
+        return state.z[0], exact[0], acceptance
 
-    num_chains = 200_000
-    keys = jax.random.split(jax.random.key(5), num_chains)
-    exact = jax.vmap(target.sample)(jax.random.split(jax.random.key(6), num_chains))[:, 0]
-    run = jax.jit(jax.vmap(chain, in_axes=(0, None)))
-    for refresh in (1.0, 0.4):
-        z, acceptance = run(keys, jnp.array(refresh))
-        assert 0.4 < acceptance.mean() < 0.9
-        for moment in (1, 2, 3):
-            difference = np.asarray(z, float) ** moment - np.asarray(exact, float) ** moment
-            assert abs(z_score(difference, 0)) < 4
+    keys = jax.random.split(jax.random.key(5), 50_000)
+    z, exact, acceptance = jax.jit(jax.vmap(chain))(keys)
+    assert 0.4 < acceptance.mean() < 0.9
+    for moment in (1, 2, 3):
+        difference = np.asarray(z, float) ** moment - np.asarray(exact, float) ** moment
+        assert abs(z_score(difference, 0)) < 4
 
 
 def test_a_pytree_latent_is_moved_like_its_leaves():
-    problem = problems.linear_gaussian().posterior
-    path = Path(problem.narrow.log_prob, problem.log_joint)
+    path = quartic_path()
 
     def join(tree):
         return jnp.concatenate([tree[0], tree[1]["rest"]])
 
+    def part(array):
+        return (array[:1], {"rest": array[1:]})
+
     tree_path = Path(lambda t: path.log_q(join(t)), lambda t: path.log_p(join(t)))
-    tree = (jnp.array([0.5]), {"rest": jnp.array([-0.2, 0.1])})
-    momentum = (jnp.array([1.0]), {"rest": jnp.array([0.3, -0.5])})
-    ones = jax.tree.map(jnp.ones_like, tree)
-    begin = hmc.HMCState(tree, momentum, evaluate(tree_path, tree))
-    flat = start(path, join(tree), join(momentum))
+    flat = start(path, SCALE)
+    z, momentum, scale = map(part, (flat.z, flat.momentum, flat.scale))
+    begin = hmc.HMCState(z, momentum, evaluate(tree_path, z), scale)
     beta, size = jnp.float32(BETA), jnp.float32(0.2)
-    end = leapfrog(begin, tree_path, beta, size, ones, 3)
-    flat_end = leapfrog(flat, path, beta, size, jnp.ones(3), 3)
+    end = leapfrog(begin, tree_path, beta, size, 3)
+    flat_end = leapfrog(flat, path, beta, size, 3)
     np.testing.assert_allclose(join(end.z), flat_end.z, rtol=1e-6)
     np.testing.assert_allclose(hmc.energy(end, beta), hmc.energy(flat_end, beta), rtol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aisle.annealing.path import Path, evaluate, gradient, log_density, log_ratio
-from aisle.experiments import problems
+from aisle.evaluation import problems
 
 
 @pytest.fixture
@@ -21,10 +21,14 @@ def test_a_temperature_read_off_a_point_equals_the_mixture_evaluated_anew(path, 
     def mixture(z):
         return (1 - beta) * path.log_q(z) + beta * path.log_p(z)
 
-    point = evaluate(path, z)
-    np.testing.assert_allclose(log_density(point, beta), mixture(z), rtol=1e-6)
-    np.testing.assert_allclose(gradient(point, beta), jax.grad(mixture)(z), rtol=1e-5)
-    np.testing.assert_allclose(log_ratio(point), path.log_p(z) - path.log_q(z), rtol=1e-6)
+    @jax.jit
+    def both():
+        point = evaluate(path, z)
+        found = log_density(point, beta), gradient(point, beta), log_ratio(point)
+        return found, (mixture(z), jax.grad(mixture)(z), path.log_p(z) - path.log_q(z))
+
+    for found, wanted in zip(*both(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_latents_may_be_any_pytree(path):
@@ -34,7 +38,7 @@ def test_latents_may_be_any_pytree(path):
         return jnp.concatenate([tree["low"], tree["high"][0]])
 
     tree_path = Path(lambda t: path.log_q(flat(t)), lambda t: path.log_p(flat(t)))
-    point, flat_point = evaluate(tree_path, z), evaluate(path, flat(z))
+    point, flat_point = jax.jit(lambda: (evaluate(tree_path, z), evaluate(path, flat(z))))()
     assert point.log_p == flat_point.log_p
     np.testing.assert_array_equal(flat(point.grad_log_p), flat_point.grad_log_p)
 

@@ -7,10 +7,11 @@ import jax
 import pytest
 
 from aisle.data import load
-from aisle.experiments import training
-from aisle.experiments.options import ModelOptions, OptimizerOptions, TrainConfig
-from aisle.learning import checkpoints, run_directory
 from aisle.models import one_layer
+from aisle.runs import checkpoints, folder
+from aisle.runs.config import to_json
+from aisle.runs.opening import facts
+from aisle.runs.options import DataOptions, ModelOptions, RunOptions, TrainConfig
 
 TINY = {"num_latents": 2, "num_hidden": 8}
 
@@ -27,16 +28,21 @@ def compiled_once(quick_compilation):
 def make_run(tmp_path_factory, compiled_once):
     """Return what makes the folder of a run, as three updates that change nothing leave it."""
 
-    def make(data):
-        folder = tmp_path_factory.mktemp("runs") / "run"
-        dataset = load(data)
-        optimizer = OptimizerOptions(batch_size=len(dataset.train))
-        config = TrainConfig(data, 3, model=ModelOptions(**TINY), optimizer=optimizer)
+    def make(data, num_valid=None):
+        path = tmp_path_factory.mktemp("runs") / "run"
+        config = TrainConfig(
+            data,
+            num_updates=3,
+            model=ModelOptions(**TINY),
+            observations=DataOptions(num_valid=num_valid),
+            run=RunOptions(keep="last"),
+        )
+        dataset = load(data, view=config.view(), num_valid=num_valid)
         weights = one_layer(jax.random.key(1), dataset.train.mean(), **TINY)
-        stored = {"train": training.to_json(config), "data": training._facts(dataset)}
-        run_directory.create(folder, stored)
-        checkpoints.save(folder, 3, {"params": eqx.filter(weights, eqx.is_inexact_array)})
-        return folder
+        folder.create(path, {"train": to_json(config), "data": facts(dataset), "ends": [3]})
+        arrays = eqx.filter(weights, eqx.is_inexact_array)
+        checkpoints.save(path, 3, {"state": {"params": arrays}})
+        return path
 
     return make
 

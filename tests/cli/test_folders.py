@@ -15,7 +15,7 @@ def without_config(folder):
     (folder / "config.json").unlink()
 
 
-@pytest.mark.parametrize("command", ["evaluate", "kernels", "gradients", "sample", "report"])
+@pytest.mark.parametrize("command", ["evaluate", "sample", "export"])
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
@@ -26,10 +26,11 @@ def without_config(folder):
 )
 def test_a_folder_that_is_no_run(capsys, tmp_path, digits, command, harm, words):
     folder, out = tmp_path / "run", tmp_path / "out"
-    suffix = {"sample": ".png", "report": ".html"}.get(command, "")
+    suffix = {"sample": ".png", "export": ".safetensors"}.get(command, "")
     shutil.copytree(digits, folder)
     harm(folder)
     before = contents(tmp_path)
-    assert_mistake(run(capsys, command, folder, "--out", out.with_suffix(suffix)), words)
+    place = [out.with_suffix(suffix)] if command == "export" else ["--out", out.with_suffix(suffix)]
+    assert_mistake(run(capsys, command, folder, *place), words)
     assert contents(tmp_path) == before
     assert not out.exists()

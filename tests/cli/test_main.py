@@ -13,8 +13,8 @@ from aisle.cli.main import COMMANDS
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
 from aisle.errors import Interrupted
-from aisle.experiments import selfcheck
-from aisle.experiments.selfcheck import Check
+from aisle.evaluation import selfcheck
+from aisle.evaluation.selfcheck import Check
 from commands import assert_mistake, run
 
 GOOD = Check("good", "equals", 1.0, 1.01, 0.01, 1.0)
@@ -28,17 +28,17 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
     capsys, monkeypatch, tmp_path, check, code, verdict
 ):
     monkeypatch.setattr(selfcheck, "GROUPS", {"group": lambda key: [check]})
-    path = tmp_path / "figures.json"
+    path = tmp_path / "numbers.json"
     found, out, _ = run(capsys, "selfcheck", "--json", str(path), "--seed", "3")
     assert found == code
     assert verdict in out
-    figures = json.loads(path.read_text())
-    assert figures["is_passed"] == (code == 0)
-    assert figures["checks"] == [
+    numbers = json.loads(path.read_text())
+    assert numbers["is_passed"] == (code == 0)
+    assert numbers["checks"] == [
         {"group": "group", **check._asdict(), "is_passed": check.is_passed}
     ]
-    assert figures["seed"] == 3
-    assert figures["packages"]["jax"]
+    assert numbers["seed"] == 3
+    assert numbers["packages"]["jax"]
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -55,27 +55,35 @@ def test_selfcheck_exits_with_one_if_a_check_fails(
         (["selfcheck", "--json", "no/such/folder/a.json"], "give a file in an existing folder"),
         (["selfcheck", "--json", "a.npy"], "a.npy does not end in .json: give a file that does"),
         (["selfcheck", "--seed", str(2**63)], "--seed is 9223372036854775808: it must be from 0"),
-        (["sample", "run", "--seed", "-1"], "--seed is -1: it must be from 0 to 4294967295"),
-        (["reproduce", "figure1", "--plan"], "figure1 is no table: --cells and --plan are"),
+        (["sample", "run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
+        (["selfcheck", "--seed", "0.5"], "--seed: invalid literal for int() with base 10: '0.5'"),
     ],
 )
 def test_a_mistake_gets_one_line_and_code_two(capsys, arguments, words):
     assert_mistake(run(capsys, *arguments), words)
 
 
-def test_help_names_the_commands(capsys):
+def test_help_names_the_commands_in_a_line_each(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    assert "selfcheck" in out
+    assert all(f"• {name} " in out for name in COMMANDS)
+    assert len(out.splitlines()) <= 12 + len(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_says_what_holds_without_an_option(capsys, command):
+def test_help_says_what_holds_without_an_option(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "300")
     code, out, _ = run(capsys, command, "--help")
-    words = " ".join(out.replace("│", " ").split())
+    lines = [line.strip("│ ") for line in out.splitlines()]
+    words = " ".join(" ".join(lines).split())
     assert code == 0
     assert "usage: aisle" in words
     assert "default: None" not in words
+    assert command == "data" or "For example: aisle " in words or "minute" in words or "file" in words
+    # A line that is not the first of its option begins a sentence.
+    broken = [line for line in lines if line.endswith((" the", " a", " be given,", " and", " of"))]
+    assert broken == []
 
 
 def test_ctrl_c_while_modules_are_loaded_ends_it_like_any_other_process():

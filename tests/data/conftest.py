@@ -57,7 +57,7 @@ class TinyMnist:
             zipped.append(DataFile(f"{name}.gz", outer, inner, (f"http://127.0.0.1:9/{name}.gz",)))
             raw.append(DataFile(name, inner))
         forms = (Form("idx", tuple(zipped)), Form("idx", tuple(raw)))
-        return Source("mnist", "tiny", 6, 3, (2, 3), "none", forms)
+        return Source("mnist", "tiny", 6, 2, 3, (2, 3), "none", forms)
 
     def write(self, data_dir, files=None):
         folder = data_dir / "mnist"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aisle.data import describe, fetch, load
+from aisle.data import Split, View, describe, fetch, load
 from aisle.data.datasets import READERS
 from aisle.data.sources import OMNIGLOT_CACHE, SOURCES
 
@@ -28,8 +28,10 @@ def test_every_file_that_can_be_fetched_has_a_hash_and_more_than_one_mirror():
 
 def test_digits_load_without_any_file(tmp_path):
     data = load("digits", tmp_path)
-    assert (len(data.train), len(data.test), data.shape) == (1500, 297, (8, 8))
-    assert data.train.take(np.array([0, 1])).shape == (2, 64)
+    sizes = [len(part) for part in (data.train, data.valid, data.test)]
+    assert (sizes, data.shape) == ([1350, 150, 297], (8, 8))
+    assert data.train.take(np.array([0, 1])).shape == (2, 8, 8)
+    assert data.train.observe([0, 1]).shape == (2, 64)
     assert (data.name, data.source) == ("digits", "scikit-learn")
     assert not list(tmp_path.iterdir())
 
@@ -38,8 +40,10 @@ def test_a_named_data_set_is_found_in_the_folder_of_the_environment(tiny, tmp_pa
     folder = tiny.write(tmp_path)
     monkeypatch.setenv("AISLE_DATA", str(tmp_path))
     data = load("mnist")
-    np.testing.assert_array_equal(data.train.array, tiny.train)
-    np.testing.assert_array_equal(data.test.array, tiny.test)
+    np.testing.assert_array_equal(data.train.arrays, tiny.train)
+    np.testing.assert_array_equal(data.test.arrays, tiny.test)
+    assert sorted([*data.train.rows, *data.valid.rows]) == list(range(6))
+    assert len(data.valid) == 2
     assert data.source == f"{folder / 'train.idx.gz'}, {folder / 'test.idx.gz'}"
 
 
@@ -54,7 +58,7 @@ def test_an_unknown_name_is_refused_with_the_names_and_how_to_give_a_file(refuse
 
 
 def test_a_reconstruction_is_called_one(tmp_path, monkeypatch):
-    source = SOURCES["omniglot"]._replace(num_train=2, num_test=1)
+    source = SOURCES["omniglot"]._replace(num_train=2, num_valid=1, num_test=1)
     monkeypatch.setitem(SOURCES, "omniglot", source)
     path = tmp_path / "omniglot" / OMNIGLOT_CACHE
     path.parent.mkdir()
@@ -97,10 +101,18 @@ def test_the_list_says_what_is_there_and_how_to_get_the_rest(tiny, tmp_path):
     assert omniglot.licence == "MIT"
 
 
+def test_pictures_of_named_sets_are_grey_and_drawn_anew_unless_asked_otherwise(tiny, tmp_path):
+    tiny.write(tmp_path)
+    usual = View(is_grey=True, binarize="dynamic", is_flat=True)
+    assert load("mnist", tmp_path).train.view == usual
+    data = load("mnist", tmp_path, view=View())
+    assert data.train.view == data.valid.view == data.test.view == View()
+
+
 def test_importing_starts_no_heavy_package():
     code = (
         "import sys, aisle.data; "
-        "print({'jax', 'sklearn', 'scipy', 'PIL', 'pooch', 'rich', 'requests'} & set(sys.modules))"
+        "print({'sklearn', 'PIL', 'pooch', 'rich', 'requests'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
@@ -115,6 +127,10 @@ def test_the_real_data_are_what_they_should_be(name, mean):
         pytest.skip(f"set AISLE_DATA to a folder with {name}/ to check the real data")
     data = load(name, REAL)
     source = SOURCES[name]
-    assert (len(data.train), len(data.test)) == (source.num_train, source.num_test)
-    assert data.train.mean().mean() == pytest.approx(mean, abs=1e-5)
+    sizes = [len(part) for part in (data.train, data.valid, data.test)]
+    expected = [source.num_train - source.num_valid, source.num_valid, source.num_test]
+    assert sizes == expected
+    assert Split(data.train.arrays, None, data.train.view).mean().mean() == pytest.approx(
+        mean, abs=1e-5
+    )
     assert data.source.startswith(", ".join(str(path) for path in fetch(name, REAL)))

@@ -24,7 +24,7 @@ def test_files_are_fetched_and_load(server, tiny, tmp_path):
     paths = fetch("mnist", tmp_path, mirrors=server.at("good"))
     assert paths == [tmp_path / "mnist" / "train.idx.gz", tmp_path / "mnist" / "test.idx.gz"]
     assert names(tmp_path / "mnist") == FILES
-    np.testing.assert_array_equal(load("mnist", tmp_path).train.array, tiny.train)
+    np.testing.assert_array_equal(load("mnist", tmp_path).train.arrays, tiny.train)
 
 
 def test_a_server_that_does_not_tell_the_size_will_do(server, tmp_path):

@@ -25,7 +25,7 @@ from aisle.data.sources import SOURCES, DataFile, Form, Source
 from aisle.data import fetch
 data_dir, mirror, checksum = sys.argv[1:]
 file = DataFile("bulky.bin", checksum, None, ("http://127.0.0.1:9/bulky.bin",))
-SOURCES["mnist"] = Source("mnist", "", 1, 1, (1,), "", (Form("npz", (file,)),))
+SOURCES["mnist"] = Source("mnist", "", 1, 0, 1, (1,), "", (Form("npz", (file,)),))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 fetch("mnist", data_dir, mirrors=[mirror])
 """
@@ -38,7 +38,7 @@ def start_client(server, tmp_path, monkeypatch):
     checksum = f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
     server.files["bulky.bin"] = content
     file = DataFile("bulky.bin", checksum, None, ("http://127.0.0.1:9/bulky.bin",))
-    source = Source("mnist", "", 1, 1, (1,), "", (Form("npz", (file,)),))
+    source = Source("mnist", "", 1, 0, 1, (1,), "", (Form("npz", (file,)),))
     monkeypatch.setitem(SOURCES, "mnist", source)
 
     def start(manner):

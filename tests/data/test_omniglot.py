@@ -14,7 +14,7 @@ FORM = Form("archives", (DataFile("images_background.zip"), DataFile("images_eva
 
 
 def expecting(num_train, num_test):
-    return Source("omniglot", "", num_train, num_test, (28, 28), "", (FORM,))
+    return Source("omniglot", "", num_train, 0, num_test, (28, 28), "", (FORM,))
 
 
 def png(ink, mode="1"):

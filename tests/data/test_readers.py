@@ -15,7 +15,7 @@ FIX = "delete it and run `aisle data fetch"
 
 def pictures(kind, name, shape=(2, 3)):
     """A data set of 5 and 2 pictures whose file is not checked for its hash."""
-    return Source("tiny", "", 5, 2, shape, "", (Form(kind, (DataFile(name),)),))
+    return Source("tiny", "", 5, 1, 2, shape, "", (Form(kind, (DataFile(name),)),))
 
 
 def test_digits_are_scaled_and_split_the_same_way_every_time():

@@ -1,32 +1,49 @@
+"""What is refused before anything is learned from it, and what is remarked on."""
+
 import numpy as np
 import pytest
 
-from aisle.data import Split, check_bits, check_values, feature_ranges
+from aisle import Bernoulli, Gaussian, Split, View
+from aisle.data import as_split, check_support, load, remarks
+
+BITS = View(binarize="dynamic")
+GREY = View(is_grey=True, binarize="dynamic")
 
 
 @pytest.mark.parametrize("binarize", ["dynamic", "static", "none"])
-@pytest.mark.parametrize("array", [np.eye(3), np.eye(3, dtype=bool), np.uint8([[0, 255]])])
+@pytest.mark.parametrize("array", [np.eye(3), np.eye(3, dtype=bool), np.eye(3, dtype=np.uint8)])
 def test_probabilities_are_accepted_everywhere(binarize, array):
-    check_values(Split(array), binarize, "good.npy")
+    as_split(Split(array, None, View(binarize=binarize)), "good.npy")
 
 
 def test_real_values_are_accepted_without_binarising():
-    check_values(Split(np.array([[-3.0, 7.0]])), "none", "real.npy")
+    array = np.array([[-3.0, 7.0]])
+    assert as_split(array, "real.npy").arrays is array
 
 
 @pytest.mark.parametrize("binarize", ["dynamic", "static"])
 def test_real_values_are_refused_for_binarising(refused, binarize):
-    with refused("real.npy", "from -3 to 7", "[0, 1]", "rescale", "--binarize none"):
-        check_values(Split(np.array([[-3.0, 0.5], [7.0, 0.5]])), binarize, "real.npy")
+    split = Split(np.array([[-3.0, 0.5], [7.0, 0.5]]), None, View(binarize=binarize))
+    with refused("real.npy", "from -3 to 7", "[0, 1]", "rescale", "binarize='none'", "gaussian"):
+        as_split(split, "real.npy")
+
+
+def test_grey_values_are_refused_for_binarising_unless_they_are_called_grey(refused):
+    array = np.uint8([[0, 200], [17, 3]])
+    with refused("pictures.npy", "from 0 to 200", "--grey", "View(is_grey=True)"):
+        as_split(Split(array, None, BITS), "pictures.npy")
+    as_split(Split(array, None, GREY), "pictures.npy")
+    with refused("pictures.npy", "from 0 to 300", "[0, 1]"):
+        as_split(Split(np.array([[0, 300]]), None, GREY), "pictures.npy")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("binarize", ["dynamic", "none"])
-def test_values_that_are_not_finite_are_refused_with_their_row(refused, value, binarize):
+@pytest.mark.parametrize("view", [BITS, View()])
+def test_values_that_are_not_finite_are_refused_with_their_row(refused, value, view):
     array = np.zeros((9, 4), np.float32)
     array[6, 2] = value
     with refused("bad.npy", str(np.float32(value)), "in row 6", "finite"):
-        check_values(Split(array), binarize, "bad.npy")
+        as_split(Split(array, None, view), "bad.npy")
 
 
 def test_the_row_is_that_of_the_file_and_chunks_do_not_shift_it(refused, monkeypatch):
@@ -35,51 +52,172 @@ def test_the_row_is_that_of_the_file_and_chunks_do_not_shift_it(refused, monkeyp
     small = Split.chunks
     monkeypatch.setattr(Split, "chunks", lambda self: small(self, num_bytes=64))
     with refused("in row 41:"):
-        check_values(Split(array, np.arange(1, 50, 2)), "none", "bad.npy")
-    check_values(Split(array, np.arange(0, 50, 2)), "none", "bad.npy")
+        as_split(Split(array, np.arange(1, 50, 2)), "bad.npy")
+    as_split(Split(array, np.arange(0, 50, 2)), "bad.npy")
+
+
+def test_a_pytree_is_checked_in_each_of_its_arrays(refused):
+    table = {"age": np.zeros((9, 1)), "name": np.zeros(9, np.int8)}
+    as_split(table, "table")
+    table["age"][4] = np.nan
+    with refused("table", "nan", "in row 4"):
+        as_split(table, "table")
 
 
 def test_values_too_large_for_single_precision_are_refused(refused):
     array = np.zeros((9, 4))
     array[6, 2] = -1e39
-    with refused("bad.npy", "-1e+39", "in row 6", "single precision"):
-        check_values(Split(array), "none", "bad.npy")
+    with refused("bad.npy", "-1e+39", "in row 6", "float32"):
+        as_split(array, "bad.npy")
     array[6, 2] = -1e38
-    check_values(Split(array), "none", "good.npy")
+    as_split(array, "good.npy")
 
 
-@pytest.mark.parametrize("array", [np.eye(3), np.eye(3, dtype=bool), np.uint8([[0, 255]])])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(2**31, np.int64), (-(2**31) - 1, np.int64), (-(2**63), np.int64), (2**32, np.uint64)],
+)
+def test_whole_numbers_that_would_wrap_are_refused(refused, value, dtype):
+    array = np.zeros((9, 4), dtype)
+    array[6, 2] = value
+    with refused("ids.npy", value, "in row 6", "int32"):
+        as_split(array, "ids.npy")
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(2**31 - 1, np.int64), (-(2**31), np.int64), (2**32 - 1, np.uint64), (2**32 - 1, np.uint32)],
+)
+def test_whole_numbers_that_fit_are_accepted(value, dtype):
+    as_split(np.full((3, 2), value, dtype), "ids.npy")
+
+
+class Sparse:
+    """What SciPy's sparse matrices have in common."""
+
+    shape = (4, 4)
+
+    def toarray(self):
+        return np.eye(4)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.array([[1, "a"], [None, 2]], object), ["type object", "1", "numbers"]),
+        (np.array([["a", "b"]]), ["type <U1", "'a'", "numbers"]),
+        ([[1.0, 2.0], [3.0, 4.0]], ["a list of numbers", "np.asarray"]),
+        ("mnist", ["a str", "np.asarray"]),
+        (["a", "b"], ["a list", "np.asarray"]),
+        (3.0, ["a float", "np.asarray"]),
+        (None, ["no arrays"]),
+        ([np.zeros((3, 2)), np.zeros((4, 2))], ["(3, 2)", "(4, 2)", "as many in each"]),
+        ({"a": np.zeros((3, 2)), "b": np.float32(1)}, ["()", "as many in each"]),
+        (Sparse(), ["a Sparse", "toarray()"]),
+        (np.zeros(5), ["(5,)", "first axis"]),
+        (np.zeros((0, 5)), ["no examples", "at least 1"]),
+        (np.zeros((5, 0)), ["(5, 0)", "at least one value"]),
+        (np.zeros((5, 2), complex), ["complex128", "numbers"]),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused_with_what_to_give(refused, given, words):
+    with refused("x ", *words):
+        as_split(given, "x")
+
+
+def test_a_sparse_matrix_of_scipy_is_refused(refused):
+    from scipy.sparse import csr_array
+
+    with refused("x ", "toarray()"):
+        as_split(csr_array(np.eye(3)), "x")
+
+
+def test_a_mask_is_not_lost(refused):
+    array = np.ma.masked_greater(np.arange(6.0).reshape(3, 2), 3)
+    with refused("2 masked values", "pass the mask as part of the data"):
+        as_split(array, "x")
+    as_split({"x": array.data, "is_missing": array.mask}, "x")
+    as_split(np.ma.masked_greater(array.data, 9), "x")
+
+
+@pytest.mark.parametrize("array", [np.eye(3), np.eye(3, dtype=bool), np.eye(3, dtype=np.int64)])
 def test_bits_are_bits_in_any_type(array):
-    check_bits(Split(array), "good.npy")
+    check_support(Bernoulli(3), Split(array), "good.npy")
 
 
 @pytest.mark.parametrize("array", [np.array([[0, 0.5]]), np.array([[1.0, -3]]), np.uint8([[51]])])
 def test_what_is_no_bit_is_refused(refused, array):
-    value = {0.5: "0.5", -3: "-3", 51: "0.2"}[array[0, -1]]
-    with refused("grey.npy", f"the value {value},", "Bernoulli", "dynamic", "gaussian"):
-        check_bits(Split(array), "grey.npy")
+    with refused("grey.npy", f"the value {array[0, -1]:g},", "Bernoulli", "dynamic"):
+        check_support(Bernoulli(2), Split(array), "grey.npy")
+    check_support(Gaussian(2), Split(array), "grey.npy")
+    check_support(object(), Split(array), "grey.npy")
 
 
-def test_zeros_and_ones_as_uint8_are_refused(refused):
-    with refused("binary.npy", "0 and 1", "value / 255", "x.astype(bool)"):
-        check_values(Split(np.eye(3, dtype=np.uint8)), "dynamic", "binary.npy")
+def test_support_is_that_of_what_the_model_sees(refused):
+    grey = np.uint8([[0, 255], [51, 0]])
+    check_support(Bernoulli(2), Split(grey[:1], None, View(is_grey=True)), "grey.npy")
+    check_support(Bernoulli(2), Split(grey, None, GREY), "grey.npy")
+    with refused("the value 0.2,"):
+        check_support(Bernoulli(2), Split(grey, None, View(is_grey=True)), "grey.npy")
 
 
-def test_counts_are_pointed_to_a_model_of_counts(refused):
-    counts = np.array([[0.0, 3.0], [7.0, 1.0]])
-    with refused("counts.npy", "from 0 to 7", "model of counts", "docs/own-model.md"):
-        check_values(Split(counts), "dynamic", "counts.npy")
-    for array in (counts + 0.5, counts - 1):
-        with refused("x.npy", "--likelihood gaussian"):
-            check_values(Split(array), "dynamic", "x.npy")
+def table(*columns):
+    """Return 40 rows of random values, each column with its own range."""
+    values = np.random.default_rng(0).random((40, len(columns)))
+    values = (values - values.min(0)) / np.ptp(values, axis=0)
+    return Split(values * np.array(columns))
 
 
-def test_ranges_of_features():
-    array = np.array([[0.0, 3.0, -1.0], [5.0, 3.0, 1.0], [1.0, 3.0, 0.0]])
-    np.testing.assert_array_equal(feature_ranges(Split(array)), [5, 0, 2])
-    np.testing.assert_array_equal(feature_ranges(Split(np.uint8([[0, 255], [51, 255]]))), [0.2, 0])
+def test_columns_of_very_different_ranges_are_remarked_on_by_their_extremes():
+    # As of wine: ranges from 0.13 to 1680 around a median of 3.
+    (said,) = remarks(Gaussian(6), table(3.8, 4.0, 0.53, 3.0, 0.13, 1402.0))
+    assert "column 4 range over 0.13" in said and "column 5 over 1.4e+03" in said
+    assert "standardise" in said
+    assert "column 1 over 1.68e+03" in remarks(Gaussian(3), table(3.0, 1680.0, 2.0))[0]
+    assert "column 2 range over 0.01 " in remarks(Gaussian(3), table(3.0, 6.0, 0.01))[0]
 
 
-def test_an_unknown_protocol_is_refused_with_the_choices(refused):
-    with refused("'sometimes'", "dynamic, static, none"):
-        check_values(Split(np.eye(3)), "sometimes", "x.npy")
+def test_standardised_columns_are_nothing_to_remark_on():
+    assert remarks(Gaussian(3), table(3.0, 6.0, 0.9)) == []
+    grey = np.random.default_rng(0).integers(0, 256, (40, 5), np.uint8)
+    assert remarks(Gaussian(5), Split(grey, None, View(is_grey=True))) == []
+    assert remarks(Gaussian(5), Split(grey)) != []
+
+
+def test_a_column_of_one_value_is_remarked_on():
+    split = table(3.0, 0.0, 6.0, 0.0)
+    (said,) = remarks(Gaussian(4), split)
+    assert "2 of 4 features have one value alone" in said and "column 1" in said
+    assert remarks(Bernoulli(4), split) == []
+
+
+def bits(*shape):
+    return np.random.default_rng(1).integers(0, 2, shape)
+
+
+def one_hot(number, num_rows=60):
+    return np.eye(number, dtype=int)[np.random.default_rng(2).integers(0, number, num_rows)]
+
+
+def test_one_hot_columns_are_remarked_on():
+    (said,) = remarks(Bernoulli(4), Split(one_hot(4)))
+    assert "columns 0 to 3" in said and "1 group of" in said and "categories" in said
+    among = np.concatenate([bits(60, 3), one_hot(5), bits(60, 2), one_hot(3)], axis=1)
+    (said,) = remarks(Bernoulli(13), Split(among.astype(np.float32)))
+    assert "columns 3 to 7" in said and "2 groups of" in said
+
+
+def test_pictures_and_plain_bits_are_nothing_to_remark_on():
+    assert remarks(Bernoulli(12), Split(bits(60, 12))) == []
+    assert remarks(Bernoulli(12), Split(bits(60, 12).astype(bool))) == []
+    digits = load("digits").train
+    assert remarks(Bernoulli(64), digits) == []
+    drawn = digits.observe(np.arange(200))
+    assert remarks(Bernoulli(64), Split(np.asarray(drawn))) == []
+    # So few rows are one-hot by chance.
+    assert remarks(Bernoulli(4), Split(one_hot(4, 5))) == []
+
+
+def test_own_likelihoods_and_own_forms_of_data_are_left_to_their_owners():
+    assert remarks(object(), table(0.0, 1e6)) == []
+    assert remarks(Gaussian(2), Split({"a": np.zeros((9, 2)), "b": np.zeros((9, 2))})) == []

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from aisle import log_likelihood
+from aisle import log_likelihood, schedules
 from aisle.models import DiagonalNormal, one_layer, two_layer
+from evaluating import chosen, kernel
 from measures import log_mean_exp, z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -29,7 +30,7 @@ class Problem(NamedTuple):
     proposal: object
     # log p(x) of each of BITS.
     exact: np.ndarray
-    options: dict
+    kernel: object
 
 
 class Wide(eqx.Module):
@@ -105,7 +106,7 @@ def one_latent(number=121):
     model, _ = networks(one_layer, num_latents=1, scale=2.0, seed=5)
     points, log_weights = normal_grid(1, number)
     exact = integrate(network(model.decoder, points), log_weights)
-    return Problem(model, None, exact, {"schedule": "linear"})
+    return Problem(model, None, exact, kernel(2, precondition=0.0, schedule=schedules.linear))
 
 
 def two_latents(number=121):
@@ -117,7 +118,7 @@ def two_latents(number=121):
     points, log_weights = with_density(rules)
     exact = integrate(network(inner.decoder, points), log_weights)
     encoder = Wide(jnp.linspace(-0.3, 0.5, 12).reshape(2, 6))
-    return Problem(Walled(inner), encoder, exact, {"momentum_refresh": 0.5})
+    return Problem(Walled(inner), encoder, exact, kernel(2, refresh=0.5))
 
 
 def two_layers(number=45):
@@ -133,7 +134,7 @@ def two_layers(number=45):
     loc, log_scale = np.split(network(model.upper.network, points[:, :1]), 2, axis=1)
     first = loc + np.exp(log_scale) * points[:, 1:]
     exact = integrate(network(model.decoder, first), log_weights)
-    return Problem(model, proposal, exact, {"schedule": "geometric", "precondition": 0.5})
+    return Problem(model, proposal, exact, kernel(2, 1.0, 0.5, schedule=schedules.geometric))
 
 
 PROBLEMS = {"one latent": one_latent, "two latents": two_latents, "two layers": two_layers}
@@ -152,12 +153,7 @@ def enumerated(request, quick_compilation):
         problem.model,
         problem.proposal,
         np.tile(BITS, (NUM_COPIES, 1)),
-        num_chains=4,
-        num_temperatures=4,
-        num_leapfrog=2,
-        bdmc_examples=0,
-        show_progress=False,
-        **problem.options,
+        **chosen(num_chains=4, num_temperatures=4, kernel=problem.kernel),
     )
     return request.param, problem.exact, result
 

@@ -5,13 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from aisle.evaluation.implicit import draw_ais, draw_is, draw_many, tune
+from aisle.experiments import problems
 
 from aisle.annealing import Kernel, schedules
 from aisle.annealing.kernel import run_forward
 from aisle.errors import InputError
 from aisle.evaluation import sample_posterior
-from aisle.evaluation.implicit import draw_ais, draw_is, draw_many, tune
-from aisle.experiments import problems
 from aisle.models import DiagonalNormal, PriorProposal, two_layer
 from measures import z_score
 

@@ -11,6 +11,7 @@ from aisle import log_likelihood
 from aisle.errors import InputError
 from aisle.evaluation import refitting
 from aisle.models import DiagonalNormal, LinearGaussian
+from evaluating import chosen
 from measures import z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -35,15 +36,7 @@ class Encoder(eqx.Module):
 EXACT = Encoder(jnp.asarray(GAIN), jnp.full(2, 0.5 * np.log(VARIANCE)))
 # Its scale is a third of what it should be, and its mean is off by as much.
 SURE = Encoder(0.8 * EXACT.gain, EXACT.log_scale - 1)
-SETTINGS = {
-    "num_chains": 2,
-    "num_temperatures": 3,
-    "num_leapfrog": 1,
-    "bdmc_examples": 100,
-    "importance_samples": 4,
-    "seed": 5,
-    "show_progress": False,
-}
+SETTINGS = {"num_simulated": 100, "importance_samples": 4, "seed": 5}
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def observations():
 
 
 def evaluate(proposal=SURE, **changes):
-    return log_likelihood(MODEL, proposal, observations(), **SETTINGS | changes)
+    return log_likelihood(MODEL, proposal, observations(), **chosen(**SETTINGS | changes))
 
 
 def test_an_exact_proposal_has_no_gap():
@@ -121,7 +114,7 @@ def test_only_a_first_round_pays_for_refitting():
 @pytest.mark.parametrize(
     ("proposal", "refit", "message"),
     [
-        (SURE, -1, "refit is -1: it must be 0 or more"),
+        (SURE, -1, "refit is -1: it must be at least 0"),
         (None, 5, "refit is 5 but chains start at the prior: give a proposal, or use 0"),
         (
             lambda _: DiagonalNormal(jnp.zeros(2), jnp.ones(2)),

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -35,13 +36,11 @@ RESULT = LogLikelihood(
     acceptance=np.array([0.5, 0.75]),
     betas=np.array([0, 0.25, 0.5, 1], np.float32),
     step_sizes=np.array([0.25, 0.5, 1.0], np.float32),
-    num_chains=4,
-    num_leapfrog=2,
     rounds=[FIRST, LAST],
     importance=IMPORTANCE,
     is_tolerance_reached=True,
     is_complete=True,
-    settings={"seed": 3, "tolerance": 0.5, "weights": "abc"},
+    settings={"seed": 3, "num_chains": 4, "num_leapfrog": 2, "weights": "abc"},
 )
 
 
@@ -50,12 +49,31 @@ def strictly(content):
     return json.loads(json.dumps(content, allow_nan=False))
 
 
-def test_figures_are_those_of_the_last_round_and_costs_those_of_all():
+def test_numbers_are_those_of_the_last_round_and_costs_those_of_all():
     assert RESULT.estimate == LAST.estimate
     assert RESULT.bdmc == LAST.bdmc
     assert RESULT.num_temperatures == 20
     assert RESULT.decoder_gradients == 3000
     assert RESULT.seconds == 3.5625
+    assert (RESULT.mean, RESULT.standard_error, RESULT.gap) == (-10.0, 0.25, BDMC.gap)
+
+
+def test_a_result_prints_itself_in_one_line():
+    many = dataclasses.replace(RESULT, log_p=np.zeros(1000))
+    last = Round(9, Mean(-84.214, 0.2251, 1000), BDMC._replace(gap=Mean(0.031, 0.02, 7)), 0, 1, 1)
+    shown = dataclasses.replace(many, rounds=[last])
+    assert str(shown) == repr(shown)
+    assert str(shown) == "-84.21 +- 0.23 nats, gap 0.03 +- 0.02, 1,000 examples"
+    alone = last._replace(estimate=Mean(-84.2, float("nan"), 1), bdmc=None)
+    alone = dataclasses.replace(RESULT, rounds=[alone], log_p=np.zeros(1))
+    assert alone.gap is None
+    assert str(alone) == "-84.20 nats, no certificate, 1 example"
+
+
+def test_the_mean_over_a_whole_split_is_written_beside_the_estimate():
+    assert as_json(RESULT)["whole_split"] is None
+    whole = dataclasses.replace(RESULT, whole_split=Mean(-9.0, 0.1, 500))
+    assert strictly(as_json(whole))["whole_split"]["num_examples"] == 500
 
 
 def test_the_file_has_what_was_promised():
@@ -74,7 +92,7 @@ def test_the_file_has_what_was_promised():
         "num_examples": 7,
     }
     assert content["bdmc"] == bidirectional
-    figures = {
+    numbers = {
         "num_temperatures": 20,
         "num_chains": 4,
         "num_leapfrog": 2,
@@ -88,9 +106,9 @@ def test_the_file_has_what_was_promised():
         "acceptance": [0.5, 0.75],
         "betas": [0, 0.25, 0.5, 1],
         "step_sizes": [0.25, 0.5, 1.0],
-        "settings": {"seed": 3, "tolerance": 0.5, "weights": "abc"},
+        "settings": {"seed": 3, "num_chains": 4, "num_leapfrog": 2, "weights": "abc"},
     }
-    assert {name: content[name] for name in figures} == figures
+    assert {name: content[name] for name in numbers} == numbers
     assert all(word in content["tuning"] for word in ("pilot", "other keys", "frozen"))
     assert content["importance"] == {
         "num_samples": 50,
@@ -112,8 +130,8 @@ def test_the_file_has_what_was_promised():
 
 
 def test_what_was_not_asked_for_is_null():
-    plain = RESULT._replace(
-        rounds=[FIRST._replace(bdmc=None)], importance=None, is_tolerance_reached=None
+    plain = dataclasses.replace(
+        RESULT, rounds=[FIRST._replace(bdmc=None)], importance=None, is_tolerance_reached=None
     )
     content = strictly(as_json(plain))
     assert content["bdmc"] is content["importance"] is content["is_tolerance_reached"] is None
@@ -121,7 +139,8 @@ def test_what_was_not_asked_for_is_null():
 
 
 def test_what_is_not_finite_is_counted_and_null():
-    broken = RESULT._replace(
+    broken = dataclasses.replace(
+        RESULT,
         log_p=np.array([np.nan, -np.inf, -3.0]),
         effective_sample_size=np.array([np.nan, 0, 2], np.float32),
         acceptance=np.array([np.nan, 0.5]),
@@ -156,7 +175,7 @@ def test_three_files_agree(tmp_path):
 
 def test_a_result_takes_the_place_of_an_older_one(tmp_path):
     save(RESULT, tmp_path)
-    save(RESULT._replace(log_p=RESULT.log_p + 1), tmp_path)
+    save(dataclasses.replace(RESULT, log_p=RESULT.log_p + 1), tmp_path)
     with np.load(tmp_path / "examples.npz") as file:
         np.testing.assert_array_equal(file["log_p"], RESULT.log_p + 1)
     assert len(list(tmp_path.iterdir())) == 3

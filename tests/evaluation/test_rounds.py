@@ -2,16 +2,16 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle import log_likelihood
-from aisle.evaluation import pilot, rounds, runs
+from aisle import log_likelihood, schedules
+from aisle.evaluation import examples, pilot, rounds
 from aisle.evaluation.work import Outcome
 from aisle.models import DiagonalNormal, LinearGaussian
+from evaluating import chosen, kernel
 
 MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
 XS = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
@@ -39,35 +39,37 @@ class Script:
         self.jobs, self.keys, self.pilots, self.deadlines = [], [], [], []
         monkeypatch.setattr(rounds, "walk", self.walk)
         monkeypatch.setattr(pilot, "tune", self.tune)
-        monkeypatch.setattr(pilot, "simulate", self.simulate)
+        monkeypatch.setattr(rounds, "simulate", self.simulate)
 
     def walk(self, job, limits, folder=None):
         self.jobs.append(job)
         self.keys.append(job.key)
-        if job.function is runs.importance:
+        if job.function is examples.importance:
             number = len(job.indices)
             halves = np.zeros((number, 2, 1))
-            figures = {"bound": np.zeros(number), "elbo": np.zeros(number), "half_means": halves}
-            return Outcome(job.indices, figures, 0.0)
+            numbers = {"bound": np.zeros(number), "elbo": np.zeros(number), "half_means": halves}
+            return Outcome(job.indices, numbers, 0.0)
         self.deadlines.append(limits.deadline)
         T = len(job.context[2].step_sizes)
         indices = job.indices[self.places(self.num_done(job, T))]
         # Chains that agree: their mean is each of them.
         ones = np.ones((len(indices), NUM_CHAINS), np.float32)
-        if job.function is runs.both_ways:
-            figures = {"up": -20 * ones, "down": (self.gap(T) - 20) * ones}
+        if job.function is examples.both_ways:
+            gap = self.gap(T)
+            gap = np.resize(gap, (len(indices), 1)) if np.ndim(gap) else gap
+            numbers = {"up": -20 * ones, "down": (gap - 20) * ones}
         else:
-            figures = {
+            numbers = {
                 "log_weight": self.estimate(T) * ones,
                 "mean_acceptance": np.full(T - 1, 0.5),
             }
-        figures["num_nonfinite"] = np.zeros(len(indices), int)
-        return Outcome(indices, figures, self.seconds(T))
+        numbers["num_nonfinite"] = np.zeros(len(indices), int)
+        return Outcome(indices, numbers, self.seconds(T))
 
-    def tune(self, key, model, proposal, xs, kernel, schedule, target):
+    def tune(self, key, model, proposal, xs, kernel, num_temperatures):
         self.keys.append(key)
         self.pilots.append(np.asarray(xs))
-        return kernel
+        return jnp.ones(num_temperatures)
 
     def simulate(self, key, model, number):
         self.keys.append(key)
@@ -80,14 +82,8 @@ def script(monkeypatch):
 
 
 def evaluate(**changes):
-    settings = {
-        "num_chains": NUM_CHAINS,
-        "num_temperatures": 4,
-        "num_leapfrog": 1,
-        "bdmc_examples": 3,
-        "show_progress": False,
-    }
-    return log_likelihood(MODEL, encoder, XS, **settings | changes)
+    settings = {"num_chains": NUM_CHAINS, "num_temperatures": 4, "num_simulated": 3}
+    return log_likelihood(MODEL, encoder, XS, **chosen(**settings | changes))
 
 
 def temperatures(result):
@@ -137,15 +133,59 @@ def test_both_must_be_small_and_a_change_needs_two_rounds(script, gap, estimate,
     assert result.is_tolerance_reached is True
 
 
+def spread_gap(mean, error):
+    """A gap of three kinds of examples; so large is its error with three of them."""
+    return mean + error * np.array([[-1], [0], [1]]) * np.sqrt(3)
+
+
 def test_a_gap_must_be_small_for_sure(script):
-    """Its mean is 0.1 from the start; its standard error, of three examples, is 0.4, 0.2, 0.1."""
-    script.gap = lambda T: 0.1 + 1.6 / T * np.array([[-1], [0], [1]]) * np.sqrt(3)
+    """Its mean, 0.25, is below the tolerance from the start; its error is 0.4, 0.2, 0.1, 0.05."""
+    script.gap = lambda T: spread_gap(0.25, 1.6 / T)
     script.estimate = lambda T: -10.0
     result = evaluate(tolerance=0.4)
     errors = [r.bdmc.gap.standard_error for r in result.rounds]
-    np.testing.assert_allclose(errors, [0.4, 0.2, 0.1], rtol=1e-5)
-    np.testing.assert_allclose([r.bdmc.gap.mean for r in result.rounds], 0.1, rtol=1e-5)
+    np.testing.assert_allclose(errors, [0.4, 0.2, 0.1, 0.05], rtol=1e-5)
+    np.testing.assert_allclose([r.bdmc.gap.mean for r in result.rounds], 0.25, rtol=1e-5)
     assert result.is_tolerance_reached is True
+
+
+def test_noise_of_the_gap_is_met_by_more_examples_and_not_by_temperatures(script):
+    """A gap of 0.02 +- 0.4 by 3 examples; by 12 its error is 0.17, and by 48 it is 0.08."""
+    script.gap, script.estimate = lambda T: spread_gap(0.02, 0.4), lambda T: -10.0
+    result = evaluate(tolerance=0.4)
+    assert result.is_tolerance_reached is True
+    # A second round, as a change needs two; both have as many examples as it takes.
+    assert temperatures(result) == [4, 8]
+    both_ways = [job for job in script.jobs if job.function is examples.both_ways]
+    assert [len(job.indices) for job in both_ways] == [3, 12, 48] * 2
+    assert [len(job.context[2].step_sizes) for job in both_ways] == [4] * 3 + [8] * 3
+    # The same draws go on, so what was computed of fewer counts.
+    assert len({jax.random.key_data(job.key).tobytes() for job in both_ways[:3]}) == 1
+    gap = result.gap
+    assert gap.num_examples == 48
+    assert gap.mean + 2 * gap.standard_error < 0.4
+    # All of them are paid for, and counted once.
+    cost = 20 * 64 * 9 + (5 + 2 * 48) * NUM_CHAINS * 8
+    assert result.rounds[-1].decoder_gradients == cost
+
+
+def test_examples_are_not_added_for_a_gap_that_is_too_large_or_without_a_tolerance(script):
+    script.gap = lambda T: spread_gap(8 / T, 0.4 / T)
+    assert temperatures(evaluate(tolerance=0.4)) == [4, 8, 16, 32]
+    counts = [len(job.indices) for job in script.jobs if job.function is examples.both_ways]
+    assert counts == [3] * 4
+    script.gap, script.jobs = (lambda T: spread_gap(0.02, 9.0)), []
+    assert evaluate().gap.num_examples == 3
+
+
+def test_examples_are_added_a_few_times_only_and_while_there_is_time(script):
+    script.gap, script.estimate = lambda T: spread_gap(0.0, 1e3), lambda T: -10.0
+    script.seconds = lambda T: 10.0 * T
+    assert evaluate(tolerance=0.1, max_seconds=100.0).gap.num_examples == 3
+    script.seconds = lambda T: 300.0 if T == 8 else 0.0
+    result = evaluate(tolerance=0.1, max_seconds=100.0)
+    assert [r.bdmc.gap.num_examples for r in result.rounds] == [3 * 4**3, 3]
+    assert result.is_tolerance_reached is False
 
 
 def test_rounds_share_no_draws_and_no_examples_of_the_pilot(script):
@@ -171,21 +211,21 @@ def test_the_pilot_has_other_examples(script, given, wanted):
 
 
 def test_both_runs_of_a_round_have_its_frozen_kernel(script, monkeypatch):
-    def tune(key, model, proposal, xs, kernel, schedule, target):
-        assert (schedule, target) == ("linear", 0.7)
-        sizes = jnp.full(len(kernel.step_sizes), 1 / len(kernel.step_sizes))
-        return eqx.tree_at(lambda k: k.step_sizes, kernel, sizes)
+    own = kernel(1, 0.5, 0.25, schedule=schedules.linear, target_accept=0.7)
+
+    def tune(key, model, proposal, xs, kernel, num_temperatures):
+        assert kernel == own
+        return jnp.full(num_temperatures, 1 / num_temperatures)
 
     monkeypatch.setattr(pilot, "tune", tune)
-    options = {"schedule": "linear", "target_accept": 0.7, "momentum_refresh": 0.5}
-    result = evaluate(tolerance=0.3, precondition=0.25, **options)
+    result = evaluate(tolerance=0.3, kernel=own)
     for number, T in enumerate((4, 8, 16, 32)):
         for job in script.jobs[2 * number : 2 * number + 2]:
-            kernel = job.context[2]
-            np.testing.assert_allclose(kernel.step_sizes, 1 / T)
-            np.testing.assert_allclose(kernel.betas, np.linspace(0, 1, T + 1), rtol=1e-6)
-            assert (kernel.num_samples, kernel.num_leapfrog) == (NUM_CHAINS, 1)
-            assert (kernel.precondition, kernel.refresh, kernel.last_move) == (0.25, 0.5, False)
+            _, _, ladder, num_chains = job.context
+            np.testing.assert_allclose(ladder.step_sizes, 1 / T)
+            np.testing.assert_allclose(ladder.betas, np.linspace(0, 1, T + 1), rtol=1e-6)
+            assert num_chains == NUM_CHAINS
+            assert (ladder.transition, ladder.last_move) == (own.transition, False)
     np.testing.assert_allclose(result.step_sizes, 1 / 32)
 
 
@@ -206,7 +246,7 @@ def test_without_a_limit_there_is_no_deadline(script):
     assert set(script.deadlines) == {None}
 
 
-@pytest.mark.parametrize("function", [runs.forward, runs.both_ways])
+@pytest.mark.parametrize("function", [examples.forward, examples.both_ways])
 def test_a_later_round_that_is_not_whole_is_dropped(script, function):
     script.num_done = lambda job, T: 2 if T == 16 and job.function is function else 9
     reported = []
@@ -218,7 +258,8 @@ def test_a_later_round_that_is_not_whole_is_dropped(script, function):
 
 
 @pytest.mark.parametrize(
-    ("function", "num_examples", "num_simulated"), [(runs.forward, 2, 3), (runs.both_ways, 5, 2)]
+    ("function", "num_examples", "num_simulated"),
+    [(examples.forward, 2, 3), (examples.both_ways, 5, 2)],
 )
 def test_a_first_round_that_is_not_whole_is_reported_as_such(
     script, function, num_examples, num_simulated
@@ -244,9 +285,9 @@ def test_what_is_not_a_number_is_not_waited_for(script, broken):
 
 def test_importance_sampling_is_of_the_examples_that_were_annealed(script):
     script.places = lambda number: [1, 3]
-    evaluate(importance_samples=4, indices=np.array([30, 10, 50, 20, 40]), bdmc_examples=4)
+    evaluate(importance_samples=4, indices=np.array([30, 10, 50, 20, 40]), num_simulated=4)
     job = script.jobs[-1]
-    assert job.function is runs.importance
+    assert job.function is examples.importance
     assert job.context[2] == 4
     assert job.indices.tolist() == [10, 20]
     np.testing.assert_array_equal(job.xs, XS[[1, 3]])

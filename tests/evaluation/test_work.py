@@ -58,20 +58,20 @@ def reference(quick_compilation):
 
 
 def assert_whole(outcome, chosen=slice(None)):
-    """Check the figures of `describe`, which no device rounds differently."""
+    """Check the numbers of `describe`, which no device rounds differently."""
     indices = INDICES[chosen]
     np.testing.assert_array_equal(outcome.indices, indices)
-    np.testing.assert_array_equal(outcome.figures["draw"], draws_of(indices))
-    np.testing.assert_array_equal(outcome.figures["b"], indices)
-    np.testing.assert_allclose(outcome.figures["mean_draw"], draws_of(indices).mean(0), rtol=1e-6)
-    np.testing.assert_allclose(outcome.figures["mean_a"], 2.5 * XS["a"][chosen].mean(0), rtol=1e-6)
+    np.testing.assert_array_equal(outcome.numbers["draw"], draws_of(indices))
+    np.testing.assert_array_equal(outcome.numbers["b"], indices)
+    np.testing.assert_allclose(outcome.numbers["mean_draw"], draws_of(indices).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(outcome.numbers["mean_a"], 2.5 * XS["a"][chosen].mean(0), rtol=1e-6)
 
 
-def test_figures_are_those_of_each_example(reference):
+def test_numbers_are_those_of_each_example(reference):
     """With eight devices: two tiles of eight and one of five, filled up."""
     assert len(DEVICES) == 8
     assert_whole(reference)
-    assert reference.figures["mean_draw"].dtype == np.float64
+    assert reference.numbers["mean_draw"].dtype == np.float64
     assert reference.seconds > 0
 
 
@@ -91,7 +91,7 @@ def test_neither_does_the_order_or_what_else_there_is(chosen):
 def test_there_may_be_no_observations():
     job = make_job(function=lambda c, key, x: {"draw": jax.random.uniform(key, (2,))}, xs=None)
     found = walk(job, LIMITS)
-    np.testing.assert_array_equal(found.figures["draw"], draws_of(INDICES))
+    np.testing.assert_array_equal(found.numbers["draw"], draws_of(INDICES))
 
 
 @pytest.mark.parametrize("other", [NUM_EXAMPLES - 8, NUM_EXAMPLES + 8])
@@ -146,7 +146,7 @@ def test_what_is_there_is_believed(tmp_path):
     walk(make_job(), LIMITS, tmp_path)
     part = next(part for part in parts.read(tmp_path) if INDICES[8] in part.indices)
     parts.write(tmp_path, part._replace(kept={**part.kept, "draw": part.kept["draw"] + 100}))
-    found = walk(make_job(), LIMITS, tmp_path).figures["draw"]
+    found = walk(make_job(), LIMITS, tmp_path).numbers["draw"]
     shift = np.zeros(NUM_EXAMPLES)
     shift[8:16] = 100
     np.testing.assert_allclose(found, draws_of(INDICES) + shift[:, None], rtol=1e-6)
@@ -173,7 +173,7 @@ def test_going_on_rounds_as_if_nothing_had_happened(tmp_path):
     whole = walk(job, LIMITS, tmp_path)
     (tmp_path / "00000032.npz").unlink()
     again = walk(job, LIMITS, tmp_path)
-    assert again.figures["product"].tobytes() == whole.figures["product"].tobytes()
+    assert again.numbers["product"].tobytes() == whole.numbers["product"].tobytes()
 
 
 def test_more_examples_go_on_from_fewer_and_the_other_way_round(tmp_path):
@@ -183,7 +183,7 @@ def test_more_examples_go_on_from_fewer_and_the_other_way_round(tmp_path):
     assert_whole(walk(many, LIMITS, tmp_path))
     found = walk(few, LIMITS, tmp_path)
     np.testing.assert_array_equal(found.indices, INDICES[:10])
-    np.testing.assert_array_equal(found.figures["draw"], draws_of(INDICES[:10]))
+    np.testing.assert_array_equal(found.numbers["draw"], draws_of(INDICES[:10]))
 
 
 def places(found):
@@ -207,7 +207,7 @@ def test_a_deadline_that_has_not_come_ends_nothing(tmp_path):
 
 
 def test_a_deadline_before_a_gap_is_filled(tmp_path):
-    """What is done is then not the first so many, and figures stay with their examples."""
+    """What is done is then not the first so many, and numbers stay with their examples."""
     walk(make_job(preferred=2), LIMITS, tmp_path)
     (tmp_path / f"{INDICES[0]:08d}.npz").unlink()
     found = walk(make_job(preferred=1), PAST, tmp_path)

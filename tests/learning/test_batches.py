@@ -52,7 +52,7 @@ def seen(feeder, first, number, following=None, capacity=CAPACITY):
     assert batches.positions.shape == batches.indices.shape == (capacity, BATCH_SIZE)
     indices = np.asarray(batches.indices)[:number]
     rows = np.asarray(batches.examples)[np.asarray(batches.positions)[:number]]
-    np.testing.assert_array_equal(rows, np.stack([indices, -indices], axis=-1))
+    np.testing.assert_array_equal(rows[..., 0], np.stack([indices, -indices], axis=-1))
     return indices
 
 
@@ -120,7 +120,7 @@ def test_resident_examples_are_read_once_and_streamed_ones_by_need(feeder, array
     assert len(readers) == 1
     batches = streamed.batches(Chunk(0, 2), None, CAPACITY)
     assert len(readers) == 2
-    assert batches.examples.shape == (CAPACITY * BATCH_SIZE, 2)
+    assert batches.examples.shape == (CAPACITY * BATCH_SIZE, 2, 1)
 
 
 def test_batches_are_spread_over_the_devices(feeder):
@@ -151,7 +151,7 @@ def test_another_chunk_than_announced_is_read_anew(feeder):
     np.testing.assert_array_equal(seen(one, 2, 1), wanted[2:3])
 
 
-def test_a_failure_while_reading_ahead_is_told(feeder, monkeypatch):
+def test_a_failure_while_reading_ahead_is_reported(feeder, monkeypatch):
     one = feeder(resident_bytes=0)
     seen(one, 0, 1)
 
@@ -180,3 +180,24 @@ def test_chunks_of_large_examples_are_short():
     streamed = Feeder(split, 2, 0, mesh, resident_bytes=0)
     assert streamed.largest_chunk(64) == STREAMED_BYTES // (2 * 4 << 20)
     assert Feeder(split, 2, 0, mesh).largest_chunk(64) == 64
+
+
+@pytest.mark.parametrize("resident_bytes", [0, 1 << 30], ids=["streamed", "resident"])
+def test_each_array_of_a_tree_keeps_its_type(feeder, array, resident_bytes):
+    tree = {"index": np.arange(NUM_EXAMPLES, dtype=np.uint8), "row": array}
+    batches = feeder(tree, resident_bytes=resident_bytes).batches(Chunk(0, 2), None, CAPACITY)
+    assert batches.examples["index"].dtype == np.uint8
+    rows = np.asarray(batches.examples["row"])[:, 0, 0]
+    np.testing.assert_array_equal(batches.examples["index"], rows)
+    chosen = np.asarray(batches.positions)[:2]
+    np.testing.assert_array_equal(rows[chosen], np.asarray(batches.indices)[:2])
+
+
+def test_examples_of_a_split_keep_their_numbers(feeder, array):
+    """Their draws derive from these, whichever other examples were set aside."""
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("batch",))
+    split = Split(array, np.arange(1, NUM_EXAMPLES, 2))
+    one = Feeder(split, BATCH_SIZE, 0, mesh)
+    found = seen(one, 0, 2)
+    one.close()
+    assert set(found.ravel()) <= set(range(1, NUM_EXAMPLES, 2))

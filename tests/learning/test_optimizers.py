@@ -7,13 +7,15 @@ import pytest
 from optax import contrib
 
 from aisle.errors import InputError
-from aisle.learning.optimizers import DEFAULT_RATES, SCHEDULES, optimizer, rate_schedule
+from aisle.learning import Adam, Muon, rates
+from aisle.learning.optimizers import Optimizer, as_optimizer
+
+# A new schedule of the rate joins here.
+SCHEDULES = [rates.iwae_study, rates.cosine, rates.constant]
 
 
-def make(name="adam", schedule="constant", *, learning_rate=None):
-    return optimizer(
-        name, schedule, learning_rate=learning_rate, num_epochs=10, updates_per_epoch=5
-    )
+def make(kind=Adam, rate=1e-3, schedule=rates.constant):
+    return kind(rate, schedule).build(50, 5)
 
 
 def one_step(transformation, params, grads):
@@ -22,7 +24,7 @@ def one_step(transformation, params, grads):
 
 @pytest.mark.parametrize("updates_per_epoch", [1, 7, 468])
 def test_the_study_schedule_changes_exactly_at_its_boundaries(updates_per_epoch):
-    rate = rate_schedule("iwae-study", 1e-3, 3280, updates_per_epoch)
+    rate = rates.iwae_study(1e-3, 3280 * updates_per_epoch, updates_per_epoch)
     first = 0
     for i in range(8):
         after = first + 3**i * updates_per_epoch
@@ -33,52 +35,41 @@ def test_the_study_schedule_changes_exactly_at_its_boundaries(updates_per_epoch)
     np.testing.assert_allclose([rate(first), rate(10 * first)], 1e-4, rtol=1e-5)
 
 
-def test_the_study_schedule_does_not_depend_on_the_number_of_epochs():
-    short, long = (rate_schedule("iwae-study", 1e-3, n, 3) for n in (2, 5000))
+def test_the_study_schedule_does_not_depend_on_the_length_of_training():
+    short, long = (rates.iwae_study(1e-3, n, 3) for n in (2, 5000))
     updates = jnp.arange(200)
     np.testing.assert_array_equal(jax.vmap(short)(updates), jax.vmap(long)(updates))
 
 
 def test_cosine_ends_at_zero():
-    rate = rate_schedule("cosine", 0.02, 10, 5)
+    rate = rates.cosine(0.02, 50, 5)
     np.testing.assert_allclose([rate(0), rate(25)], [0.02, 0.01], rtol=1e-6)
     assert rate(49) > 0
     np.testing.assert_allclose([rate(50), rate(51)], 0, atol=1e-9)
 
 
 def test_constant_is_constant():
-    rate = rate_schedule("constant", 0.02, 10, 5)
+    rate = rates.constant(0.02, 50, 5)
     assert [float(rate(n)) for n in (0, 49, 50, 10_000)] == [0.02] * 4
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_adam_follows_the_schedule(schedule):
     """With a constant gradient each step of Adam is rate x g / (|g| + epsilon)."""
-    adam, params = make("adam", schedule, learning_rate=0.01), jnp.zeros(2)
-    rate, state = rate_schedule(schedule, 0.01, 10, 5), adam.init(params)
-    grads = jnp.array([1e-4, -3.0])
+    adam, params = make(Adam, 0.01, schedule), jnp.zeros(2)
+    rate, state = schedule(0.01, 50, 5), adam.init(params)
+    grads, step = jnp.array([1e-4, -3.0]), jax.jit(adam.update)
     for update in range(50):
-        changes, state = adam.update(grads, state, params)
+        changes, state = step(grads, state, params)
         wanted = -rate(update) * jnp.array([0.5, -3 / 3.0001])
         np.testing.assert_allclose(changes, wanted, rtol=1e-4, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", DEFAULT_RATES)
-def test_no_rate_is_the_usual_rate(name):
-    params, grads = {"w": jnp.ones((3, 2)), "b": jnp.ones(3)}, {"w": jnp.ones((3, 2))}
-    grads["b"] = jnp.array([1.0, -2.0, 3.0])
-    usual = one_step(make(name), params, grads)
-    given = one_step(make(name, learning_rate=DEFAULT_RATES[name]), params, grads)
-    double = one_step(make(name, learning_rate=2 * DEFAULT_RATES[name]), params, grads)
-    jax.tree.map(np.testing.assert_array_equal, usual, given)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(2 * a, b, rtol=1e-5), usual, double)
 
 
 @pytest.mark.parametrize("shape", [(5, 2), (2, 5)], ids=str)
 def test_muon_reads_matrices_as_outputs_by_inputs(shape):
     """Optax's own order is (inputs, outputs), so it must agree on the transposed matrix."""
     weight, *all_grads = jax.random.normal(jax.random.key(0), (4, *shape))
-    ours, theirs = make("muon", learning_rate=0.1), contrib.muon(0.1)
+    ours, theirs = make(Muon, 0.1), contrib.muon(0.1)
     state, wanted_state = ours.init(weight), theirs.init(weight.T)
     for grads in all_grads:
         changes, state = jax.jit(ours.update)(grads, state, weight)
@@ -94,7 +85,7 @@ def test_muon_leaves_vectors_to_adam_at_a_twentieth_of_the_rate():
     # As the trainer has it: what is not an array is None.
     params = eqx.filter((layer, jnp.tanh), eqx.is_inexact_array)
     grads = jax.tree.map(lambda a: jax.random.normal(jax.random.key(1), a.shape), params)
-    changes = one_step(make("muon", learning_rate=0.1), params, grads)[0]
+    changes = one_step(make(Muon, 0.1), params, grads)[0]
     # Optax's Muon has Nesterov's momentum for both.
     wanted = one_step(optax.nadam(0.005), layer.bias, grads[0].bias)
     np.testing.assert_allclose(changes.bias, wanted, rtol=1e-4)
@@ -102,19 +93,36 @@ def test_muon_leaves_vectors_to_adam_at_a_twentieth_of_the_rate():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("call", "message"),
     [
-        ({"name": "sgd"}, "optimizer is 'sgd': choose from adam, muon"),
-        ({"schedule": "wsd"}, "lr_schedule is 'wsd': choose from iwae-study, cosine, constant"),
-        ({"learning_rate": 0.0}, "learning_rate is 0: it must be positive"),
-        ({"learning_rate": -0.1}, "learning_rate is -0.1: it must be positive"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan: it must be positive"),
+        (lambda: Adam(0.0), "learning_rate is 0.0: it must be finite and positive"),
+        (lambda: Muon(-0.1), "learning_rate is -0.1: it must be finite and positive"),
+        (lambda: Muon(float("nan")), "learning_rate is nan: it must be finite and positive"),
+        (lambda: Adam("1e-3"), "learning_rate is '1e-3': it must be a number"),
+        (
+            lambda: Adam(schedule="cosine"),
+            "schedule is 'cosine': give a function, such as aisle.rates.cosine",
+        ),
+        (
+            lambda: as_optimizer("sgd"),
+            "optimizer is 'sgd': give an Optax transformation such as optax.adam(1e-3), or "
+            "aisle.Adam() or aisle.Muon()",
+        ),
     ],
 )
-def test_bad_arguments_get_one_clear_line(arguments, message):
+def test_bad_arguments_get_one_clear_line(as_users_have_it, call, message):
     with pytest.raises(InputError) as caught:
-        make(**arguments)
+        call()
     assert str(caught.value) == message
+
+
+def test_any_transformation_of_optax_is_an_optimiser():
+    given = optax.chain(optax.clip(1.0), optax.sgd(0.1))
+    found = as_optimizer(given)
+    assert isinstance(found, Optimizer)
+    assert found.build(10, 2) is given
+    assert not found.is_shared_out
+    assert as_optimizer(Muon()) == Muon()
 
 
 def test_adam_has_the_epsilon_of_the_study():

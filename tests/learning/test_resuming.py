@@ -1,52 +1,82 @@
-"""The folder of a run, and going on with it."""
+"""The folder of a run, and resuming it."""
 
 import logging
-import signal
 import threading
 
 import jax
 import numpy as np
+import optax
 import pytest
 
+import aisle
+from aisle.annealing import HMC, Kernel
 from aisle.errors import InputError
-from aisle.learning import batches, checkpoints, loop, trainer
-from aisle.learning.run_directory import read_config, read_metrics
-from aisle.learning.trainer import fit
+from aisle.learning import AIS, VAE, Adam, Phase, Recipe, Validation, batches, plan, rates
+from aisle.runs import checkpoints
+from aisle.runs.folder import read_config, read_metrics
 from fitting import DATA, QUICK, START, assert_identical, encoder
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
+fit = aisle.fit
+
+ANNEALING = AIS(1, 2, Kernel.paper(transition=HMC(1)))
+
+
+def worse(rate, num_updates, updates_per_epoch):
+    """A rate that makes the last phase worse from its second epoch on."""
+    del num_updates
+    return optax.piecewise_constant_schedule(rate, {updates_per_epoch + 1: -50.0})
+
+
+# Two phases of two epochs, the second with step sizes, and averaged weights. The best bound of the
+# second phase is that after its first epoch.
+RECIPE = Recipe([Phase(VAE(), Adam(0.01, rates.cosine)), Phase(ANNEALING, Adam(0.01, worse))], 0.5)
+PHASES = {
+    "method": RECIPE,
+    "batch_size": 11,
+    "num_epochs": 4,
+    "held_out": Validation(DATA[:8], every=1),
+    "show_progress": False,
+}
+
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
-    """A run of four epochs at once, in a folder, with the number of its compilations."""
+    """A run of four epochs at once, in a folder."""
     out = tmp_path_factory.mktemp("runs") / "new" / "run"
-    fitted = fit(START, encoder(), DATA, out=out, **QUICK | {"num_epochs": 4})
-    return out, fitted
+    return out, fit(START, encoder(), DATA, out=out, **PHASES)
 
 
 def test_a_run_leaves_its_settings_metrics_and_last_state(whole_run):
     out, fitted = whole_run
     settings = read_config(out)
-    assert settings["fit"]["learning_rate"] == 0.01
-    assert settings["fit"]["num_epochs"] == 4
-    assert set(settings) == {"fit", "data", "provenance"}
+    assert settings["fit"]["average"] == 0.5
+    assert settings["fit"]["phases"][0]["method"] == "aisle.VAE(num_samples=1)"
+    assert settings["ends"] == [58, 116]
     records = read_metrics(out)
-    assert [record["update"] for record in records] == list(range(1, 4 * 29 + 1))
-    np.testing.assert_allclose(
-        [record["bound"] for record in records], [r["bound"] for r in fitted.history], rtol=1e-6
-    )
+    updates = [record["update"] for record in records if "bound" in record]
+    assert updates == list(range(1, 4 * 29 + 1))
+    bounds = [[r["bound"] for r in found if "bound" in r] for found in (records, fitted.history)]
+    np.testing.assert_allclose(*bounds, rtol=1e-6)
     assert checkpoints.latest(out) == 4 * 29 == int(fitted.state.update)
-    found = checkpoints.restore(out, fitted.state, report=pytest.fail)
-    assert_identical(found[1], fitted.state)
-    assert fitted.signal_number is None
+    assert not fitted.is_interrupted
+
+
+def test_the_best_weights_are_of_the_last_phase(whole_run):
+    """Bounds of different phases are not compared, nor are the last weights the best ones."""
+    _, fitted = whole_run
+    bounds = {r["epoch"]: r["held_out_bound"] for r in fitted.history if "held_out_bound" in r}
+    assert list(bounds) == [1, 2, 3, 4]
+    assert bounds[3] > bounds[4]
+    assert np.all(np.asarray(fitted.model.bias) != np.asarray(fitted.state.average[0].bias))
 
 
 def test_a_folder_with_a_run_is_refused_and_left_alone(whole_run):
     out, _ = whole_run
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    with pytest.raises(InputError, match="exists: resume it") as caught:
-        fit(START, encoder(), DATA, out=out, **QUICK)
+    with pytest.raises(InputError, match="holds a run already: resume it") as caught:
+        fit(START, encoder(), DATA, out=out, **PHASES)
     assert "\n" not in str(caught.value)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
@@ -64,38 +94,53 @@ def in_a_thread(function):
     return found[0]
 
 
-def test_a_resumed_run_goes_on_bit_for_bit(whole_run, tmp_path, caplog):
-    """Its first half ran in a thread; its chunk is compiled once, whatever the lengths."""
+@pytest.mark.parametrize("epoch", [1, 2, 3], ids=["first phase", "boundary", "second phase"])
+def test_a_run_of_two_phases_resumes_bit_for_bit(whole_run, tmp_path, epoch):
+    """Weights and their average, optimisers, step sizes, the best weights and the metrics."""
     out, whole = whole_run
-    first = in_a_thread(lambda: fit(START, encoder(), DATA, out=tmp_path, **QUICK))
-    assert int(first.state.update) == 2 * 29
-    config = (tmp_path / "config.json").read_bytes()
-    with caplog.at_level(logging.WARNING), jax.log_compiles():
-        options = QUICK | {"num_epochs": 4}
-        resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options)
+
+    def stop(metrics, state):
+        return metrics.epoch == epoch
+
+    first = in_a_thread(
+        lambda: fit(START, encoder(), DATA, out=tmp_path, callbacks=[stop], **PHASES)
+    )
+    assert int(first.state.update) == 29 * epoch
+    resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **PHASES)
     assert_identical(resumed.state, whole.state)
-    assert_identical(resumed.model, whole.model)
-    assert [record["update"] for record in resumed.history] == list(range(59, 117))
-    assert (tmp_path / "config.json").read_bytes() == config
+    assert resumed.state.method.shape == (2,)
+    assert_identical((resumed.model, resumed.proposal), (whole.model, whole.proposal))
     assert without_seconds(read_metrics(tmp_path)) == without_seconds(read_metrics(out))
+
+
+def test_a_resumed_run_can_be_longer_than_planned_and_is_compiled_once(tmp_path, caplog):
+    fit(START, encoder(), DATA, out=tmp_path, **QUICK)
+    with caplog.at_level(logging.WARNING), jax.log_compiles():
+        longer = QUICK | {"num_epochs": 4}
+        resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **longer)
     compiled = [m for m in caplog.messages if "Finished XLA compilation of jit(chunk)" in m]
     assert len(compiled) == 1
+    assert [record["update"] for record in resumed.history] == list(range(59, 117))
+    assert read_config(tmp_path)["ends"] == [116]
+    assert_identical(resumed.state, fit(START, encoder(), DATA, **longer).state)
+    with pytest.raises(InputError, match="58 updates are asked for but the run was planned for 1"):
+        fit(START, encoder(), DATA, out=tmp_path, resume=True, **QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 8])
-def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch, num_devices):
+def test_a_run_of_two_devices_resumes_with_another_number(tmp_path, monkeypatch, num_devices):
     def use(number):
         mesh = jax.sharding.Mesh(jax.devices()[:number], ("batch",))
-        monkeypatch.setattr(trainer, "batch_mesh", lambda batch_size: mesh)
+        monkeypatch.setattr(plan, "batch_mesh", lambda batch_size: mesh)
 
-    options = QUICK | {"method": "ais", "batch_size": 64}
+    options = QUICK | {"method": ANNEALING, "batch_size": 64}
     use(2)
     fit(START, encoder(), DATA, out=tmp_path, **options)
     whole = fit(START, encoder(), DATA, **options | {"num_epochs": 4})
     use(num_devices)
     resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options | {"num_epochs": 4})
-    assert len(resumed.state.step_sizes.sharding.device_set) == num_devices
+    assert len(resumed.state.method.sharding.device_set) == num_devices
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
         resumed.state,
@@ -103,44 +148,41 @@ def test_a_run_of_two_devices_goes_on_with_another_number(tmp_path, monkeypatch,
     )
 
 
-def test_a_run_is_resumed_at_the_end_of_its_warm_up_and_after_it(tmp_path):
-    options = QUICK | {"warmup_epochs": 2}
-    whole = fit(START, encoder(), DATA, **options | {"num_epochs": 4})
-    for number in (2, 3):
-        out = tmp_path / str(number)
-        fit(START, encoder(), DATA, out=out, **options | {"num_epochs": number})
-        again = fit(START, encoder(), DATA, out=out, resume=True, **options | {"num_epochs": 4})
-        assert_identical(again.state, whole.state)
-
-
 def test_a_finished_run_has_nothing_to_resume(whole_run):
     out, whole = whole_run
-    again = fit(START, encoder(), DATA, out=out, resume=True, **QUICK | {"num_epochs": 4})
+    again = fit(START, encoder(), DATA, out=out, resume=True, **PHASES)
     assert_identical(again.state, whole.state)
+    assert_identical(again.model, whole.model)
     assert again.history == []
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"learning_rate": 0.02}, "learning_rate is 0.02 but was 0.01 in "),
+        ({"method": Recipe(RECIPE.phases, 0.6)}, "average is 0.6 but was 0.5 in "),
+        ({"method": Recipe(RECIPE.phases[::-1], 0.5)}, r"phases is \[.*\] but was \["),
         ({"seed": 1}, "seed is 1 but was 0 in "),
-        ({"data": DATA[::-1]}, "the data are not those of "),
-        ({"data": DATA[:-1]}, "the data are not those of "),
+        ({"seed": np.int64(2)}, "seed is 2 but was 0 in "),
+        ({"batch_size": 12}, "batch_size is 12 but was 11 in "),
+        ({"x": DATA[::-1]}, "the data are not those of "),
+        ({"x": DATA[:-1]}, "the data are not those of "),
     ],
 )
-def test_a_run_is_resumed_with_what_it_was_started_with(whole_run, changes, words):
+def test_a_run_is_resumed_with_what_it_was_started_with(
+    as_users_have_it, whole_run, changes, words
+):
     out, _ = whole_run
-    options = {"data": DATA, **QUICK, "num_epochs": 4} | changes
     with pytest.raises(InputError, match=words):
-        fit(START, encoder(), out=out, resume=True, **options)
+        fit(START, encoder(), out=out, resume=True, **{"x": DATA, **PHASES} | changes)
 
 
-def test_numbers_of_numpy_are_compared_too(as_users_have_it, tmp_path):
-    options = QUICK | {"num_epochs": 1, "seed": np.int64(1)}
-    fit(START, encoder(), DATA, out=tmp_path, **options)
-    with pytest.raises(InputError, match="seed is 2 but was 1 in "):
-        fit(START, encoder(), DATA, out=tmp_path, resume=True, **options | {"seed": 2})
+def test_numbers_of_numpy_are_as_good_as_others(as_users_have_it, tmp_path):
+    options = QUICK | {"num_epochs": np.int64(1), "seed": np.int64(1), "method": VAE(np.int64(1))}
+    options["batch_size"] = np.int32(33)
+    first = fit(START, encoder(), DATA, out=tmp_path, **options)
+    usual = options | {"num_epochs": 1, "seed": 1, "method": VAE(1), "batch_size": 33}
+    again = fit(START, encoder(), DATA, out=tmp_path, resume=True, **usual)
+    assert_identical(again.state, first.state)
 
 
 def test_only_a_run_can_be_resumed(tmp_path):
@@ -151,19 +193,6 @@ def test_only_a_run_can_be_resumed(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_a_program_is_told_that_its_training_was_cut_short(capsys, monkeypatch, tmp_path, keeps):
-    def interrupt(self, state):
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(loop.Loop, "_check_skipped", interrupt)
-    fitted = fit(START, encoder(), DATA, out=tmp_path if keeps else None, **QUICK)
-    assert fitted.signal_number == signal.SIGINT
-    said = capsys.readouterr().err
-    assert f"stopped by a signal at update {int(fitted.state.update)} of 58, and" in said
-    assert ("the same call with resume=True goes on" in said) == keeps
-
-
 def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
     asked, real = [], batches.Feeder.batches
 
@@ -172,7 +201,8 @@ def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
         return real(self, chunk, following, capacity)
 
     monkeypatch.setattr(batches.Feeder, "batches", recorded)
-    fit(START, encoder(), DATA, **QUICK | {"num_epochs": 4, "warmup_epochs": 1})
+    recipe = Recipe([Phase(VAE(), Adam()), Phase(VAE(2), Adam())])
+    fit(START, encoder(), DATA, **PHASES | {"method": recipe, "held_out": None, "num_epochs": 2})
     assert len({chunk.num_updates for chunk, _ in asked}) > 1
     # Another method may be slower: its chunks grow from 1 again.
     assert [chunk.num_updates for chunk, _ in asked if chunk.first_update in (0, 29)] == [1, 1]
@@ -183,7 +213,7 @@ def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
         assert following in (None, chunk)
 
 
-def test_another_seed_gives_other_weights(whole_run):
-    _, whole = whole_run
-    other = fit(START, encoder(), DATA, seed=1, **QUICK | {"num_epochs": 4})
-    assert np.all(np.asarray(other.model.weight) != np.asarray(whole.model.weight))
+def test_another_seed_gives_other_weights(tmp_path):
+    options = QUICK | {"num_epochs": 1}
+    one, other = (fit(START, encoder(), DATA, seed=seed, **options) for seed in (0, 1))
+    assert np.all(np.asarray(other.model.weight) != np.asarray(one.model.weight))

@@ -1,4 +1,6 @@
 import functools
+from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -8,17 +10,18 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from aisle.annealing import Kernel, schedules
+from aisle.annealing import HMC, Kernel, schedules
 from aisle.annealing.tuning import nudge
-from aisle.learning import updates
-from aisle.learning.estimators import METHODS
-from aisle.learning.optimizers import optimizer
-from aisle.learning.updates import Batches, Recipe, TrainState, init_state, make_chunk, split_arrays
+from aisle.data import View
+from aisle.learning import AIS, IWAE, VAE, DReG, Muon, updates
+from aisle.learning.plan import trained_arrays
+from aisle.learning.updates import Batches, Step, TrainState, enter, init_state, make_chunk
 from aisle.models import DiagonalNormal, LinearGaussian
 
 BATCH_SIZE, NUM_EXAMPLES, CAPACITY = 8, 20, 6
 KEY = jax.random.key(17)
-EPSILON, RATE, TARGET, LARGEST_STEP = 1e-4, 0.05, 0.7, 1.9
+EPSILON, RATE, TARGET = 1e-4, 0.05, 0.7
+GREY = View(is_grey=True, binarize="dynamic")
 
 # So different that the chains accept nearly always at one temperature, and seldom at the other.
 FIRST_STEPS = (0.2, 1.8)
@@ -60,36 +63,36 @@ class Fragile(eqx.Module):
         return self.inner.sample_observation(key, z)
 
 
-class Counted:
-    """A method whose estimator counts how often it is traced."""
+@dataclass(frozen=True)
+class Steps(HMC):
+    """HMC whose largest step size is beyond those of these tests."""
 
-    def __init__(self, name):
-        self.num_traces = 0
-        self.method = METHODS[name]._replace(estimate=self._estimate)
-        self._plain = METHODS[name].estimate
-
-    def _estimate(self, *arguments):
-        self.num_traces += 1
-        return self._plain(*arguments)
+    largest_step_size = 1.9
 
 
-def make_recipe(method="ais", *, model=MODEL, binarize="dynamic", ema=0.0, last_move=True):
-    method = METHODS[method] if isinstance(method, str) else method
-    kernel = Kernel(
-        schedules.linear(2), jnp.array(FIRST_STEPS), num_samples=2, num_leapfrog=1,
-        last_move=last_move,
-    )  # fmt: skip
-    return Recipe(
-        static=split_arrays(model, ENCODER)[1],
-        method=method,
-        kernel=kernel,
-        optimizer=optax.adam(RATE, eps=EPSILON),
-        binarize=binarize,
-        shape=(3,),
-        target_accept=TARGET,
-        largest_step=LARGEST_STEP,
-        ema=ema,
-    )
+KERNEL = Kernel(schedules.linear, Steps(1), TARGET)
+
+
+@dataclass(frozen=True, repr=False)
+class Annealing(AIS):
+    """AIS that starts from step sizes of its own, and counts how often it is traced."""
+
+    num_samples: int = 2
+    num_temperatures: int = 2
+    kernel: Kernel = KERNEL
+    num_traces: ClassVar[list] = []
+
+    def init(self):
+        return jnp.array(FIRST_STEPS)
+
+    def estimate(self, *arguments):
+        self.num_traces.append(1)
+        return super().estimate(*arguments)
+
+
+def make_step(method=Annealing(), *, model=MODEL, view=GREY, average=0.0):  # noqa: B008
+    adam = optax.adam(RATE, eps=EPSILON)
+    return Step(trained_arrays(model, ENCODER)[1], method, adam, view, average)
 
 
 def mesh_of(num_devices):
@@ -114,8 +117,8 @@ def later(batches, first):
     return batches._replace(positions=batches.positions[chosen], indices=batches.indices[chosen])
 
 
-def start(recipe, model=MODEL):
-    return init_state(model, ENCODER, recipe, jnp.array(FIRST_STEPS))
+def start(step, model=MODEL):
+    return init_state(trained_arrays(model, ENCODER)[0], step)
 
 
 def on_host(tree):
@@ -148,20 +151,19 @@ def differs(left, right):
     return all(np.any(np.asarray(a) != np.asarray(b)) for a, b in pairs)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def reference_gradients(recipe_of, params, step_sizes, update, rows, indices):
+@jax.jit
+def reference_gradients(params, step_sizes, update, rows, indices):
     """The mean gradient over the batch, written out: an example's key is of the update and it."""
-    recipe = recipe_of()
-    kernel = eqx.tree_at(lambda k: k.step_sizes, recipe.kernel, step_sizes)
+    step = make_step()
 
     def loss(params):
-        model, encoder = eqx.combine(params, recipe.static)
+        model, encoder = eqx.combine(params, step.static)
 
         def example(row, index):
             key = jax.random.fold_in(jax.random.fold_in(KEY, update), index)
             key_bits, key = jax.random.split(key)
             x = jax.random.bernoulli(key_bits, row / 255).astype(jnp.float32)
-            return recipe.method.estimate(key, model, encoder, x, kernel)
+            return step.method.estimate(key, model, encoder, x, step_sizes)
 
         losses, metrics = jax.tree.map(lambda a: a.mean(axis=0), jax.vmap(example)(rows, indices))
         return losses.theta + losses.phi, (losses, metrics)
@@ -171,25 +173,24 @@ def reference_gradients(recipe_of, params, step_sizes, update, rows, indices):
 
 @pytest.fixture(scope="module")
 def annealed():
-    """A compiled chunk of `ais` on one device, with its single updates."""
-    counted = Counted("ais")
-    recipe = make_recipe(counted.method, ema=0.9)
-    run = make_chunk(recipe, mesh_of(1), BATCH_SIZE)
-    states, logs = run_all(run, start(recipe), 6, batches=make_batches())
-    return counted, recipe, run, states, logs
+    """A compiled chunk of annealing on one device, with its single updates."""
+    step = make_step(average=0.9)
+    run = make_chunk(step, mesh_of(1), BATCH_SIZE)
+    states, logs = run_all(run, start(step), 6, batches=make_batches())
+    return step, run, states, logs
 
 
 def test_an_update_is_a_step_along_the_mean_gradient(annealed):
-    _, _, _, states, logs = annealed
+    _, _, states, logs = annealed
     batches = make_batches()
     adam = optax.adam(RATE, eps=EPSILON)
     for i in (0, 3):
         before, indices = states[i], batches.indices[i]
         grads, (losses, metrics) = reference_gradients(
-            make_recipe, before.params, before.step_sizes, i, batches.examples[indices], indices
+            before.params, before.method, i, batches.examples[indices], indices
         )
         parts = zip(grads, before.optimizer, before.params, strict=True)
-        steps = [adam.update(*part) for part in parts]
+        steps = [jax.jit(adam.update)(*part) for part in parts]
         changes, optimizer = zip(*steps, strict=True)
         assert_close(states[i + 1].params, optax.apply_updates(before.params, changes))
         assert_close(states[i + 1].optimizer, on_host(optimizer))
@@ -208,7 +209,7 @@ def decayed(weights, ema):
 
 def test_the_average_is_of_the_weights_after_each_update(annealed):
     """Not of those before the first one, which would stay in it for long."""
-    _, _, _, states, _ = annealed
+    _, _, states, _ = annealed
     params = [on_host(state.params) for state in states[1:]]
     for i, state in enumerate(states[1:]):
         assert_close(state.average, decayed(params[: i + 1], 0.9))
@@ -216,25 +217,21 @@ def test_the_average_is_of_the_weights_after_each_update(annealed):
 
 
 def test_step_sizes_follow_the_acceptance_of_the_batch(annealed):
-    _, _, _, states, logs = annealed
+    _, _, states, logs = annealed
     for before, after, log in zip(states, states[1:], logs, strict=False):
-        np.testing.assert_array_equal(log.step_sizes, before.step_sizes)
+        np.testing.assert_array_equal(log.method, before.method)
         assert log.metrics.acceptance[0] > TARGET > log.metrics.acceptance[1]
-        wanted = nudge(
-            jnp.asarray(before.step_sizes),
-            jnp.asarray(log.metrics.acceptance),
-            target=TARGET,
-            largest=LARGEST_STEP,
-        )
-        np.testing.assert_allclose(after.step_sizes, wanted, rtol=1e-6)
-    np.testing.assert_allclose(states[-1].step_sizes[0], 0.2 * 1.002**6, rtol=1e-5)
-    np.testing.assert_allclose(states[-1].step_sizes[1], 1.8 * 0.998**6, rtol=1e-5)
+        acceptance = jnp.asarray(log.metrics.acceptance)
+        wanted = nudge(jnp.asarray(before.method), acceptance, target=TARGET, largest=1.9)
+        np.testing.assert_allclose(after.method, wanted, rtol=1e-6)
+    np.testing.assert_allclose(states[-1].method[0], 0.2 * 1.002**6, rtol=1e-5)
+    np.testing.assert_allclose(states[-1].method[1], 1.8 * 0.998**6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [(6,), (2, 3, 1)], ids=str)
 def test_chunks_of_any_length_give_the_same_bits_with_one_compilation(annealed, lengths):
-    counted, recipe, run, states, logs = annealed
-    num_traces, first, state = counted.num_traces, 0, start(recipe)
+    step, run, states, logs = annealed
+    num_traces, first, state = len(step.method.num_traces), 0, start(step)
     for length in lengths:
         state, log = run(state, KEY, later(make_batches(), first), jnp.int32(length))
         first += length
@@ -244,55 +241,50 @@ def test_chunks_of_any_length_give_the_same_bits_with_one_compilation(annealed, 
             assert_identical(found, logs[first - length + i])
         rest = jax.tree.map(lambda a, n=length: np.array(a[n:]), log)
         assert not any(np.any(leaf) for leaf in jax.tree.leaves(rest))
-    assert counted.num_traces == num_traces > 0
+    assert len(step.method.num_traces) == num_traces > 0
 
 
 def test_the_callers_arrays_outlive_the_state(annealed):
-    _, recipe, run, states, _ = annealed
-    sizes = jnp.array(FIRST_STEPS)
-    state = init_state(MODEL, ENCODER, recipe, sizes)
+    step, run, states, _ = annealed
+    state = start(step)
     run(state, KEY, make_batches(), jnp.int32(1))
     # The memory of the state itself was taken over: that is why it needs its own.
     assert state.params[0].weight.is_deleted()
-    assert_identical(on_host(split_arrays(MODEL, ENCODER)[0]), states[0].params)
-    np.testing.assert_array_equal(sizes, np.float32(FIRST_STEPS))
-    np.testing.assert_array_equal(recipe.kernel.step_sizes, np.float32(FIRST_STEPS))
+    assert_identical(on_host(trained_arrays(MODEL, ENCODER)[0]), states[0].params)
 
 
 @pytest.mark.parametrize(
     "num_devices", [*(pytest.param(number, marks=pytest.mark.slow) for number in (2, 4)), 8]
 )
 def test_the_number_of_devices_does_not_matter(annealed, num_devices):
-    _, recipe, _, states, logs = annealed
-    run = make_chunk(recipe, mesh_of(num_devices), BATCH_SIZE)
-    state, log = run(start(recipe), KEY, make_batches(), jnp.int32(2))
+    step, _, states, logs = annealed
+    run = make_chunk(step, mesh_of(num_devices), BATCH_SIZE)
+    state, log = run(start(step), KEY, make_batches(), jnp.int32(2))
     assert len(state.params[0].weight.sharding.device_set) == num_devices
     assert_close(on_host(state), states[2])
     for i in range(2):
         assert_close(jax.tree.map(lambda a, i=i: np.array(a[i]), log), logs[i])
 
 
+@pytest.mark.slow
 def test_networks_stepped_on_a_device_each_are_stepped_as_on_all():
-    """The first devices have one network each, and those beyond none; muon alone is so stepped."""
-    steps = optimizer(
-        "muon", "cosine", learning_rate=None, num_epochs=1, updates_per_epoch=CAPACITY
-    )
-    recipe = make_recipe("dreg")._replace(optimizer=steps)
+    """The first devices have one network each, and those beyond none; Muon alone is so stepped."""
+    step = make_step(DReG(2))._replace(optimizer=Muon().build(CAPACITY, CAPACITY))
     found = []
     for is_shared_out in (False, True):
-        run = make_chunk(recipe._replace(is_shared_out=is_shared_out), mesh_of(4), BATCH_SIZE)
-        found.append(on_host(run(start(recipe), KEY, make_batches(), jnp.int32(3))[0]))
-    assert differs(found[0].params, on_host(start(recipe)).params)
+        run = make_chunk(step._replace(is_shared_out=is_shared_out), mesh_of(4), BATCH_SIZE)
+        found.append(on_host(run(start(step), KEY, make_batches(), jnp.int32(3))[0]))
+    assert differs(found[0].params, on_host(start(step)).params)
     assert_close(found[1], found[0])
 
 
 def test_tiles_do_not_matter(annealed, monkeypatch):
     """Seven chains at most, two for an example: four tiles of two examples."""
-    _, recipe, _, states, logs = annealed
+    step, _, states, logs = annealed
     monkeypatch.setattr(updates, "CHAINS_PER_TILE", 7)
-    assert updates._num_tiles(BATCH_SIZE, recipe.kernel) == 4
-    run = make_chunk(recipe, mesh_of(1), BATCH_SIZE)
-    state, log = run(start(recipe), KEY, make_batches(), jnp.int32(2))
+    assert updates._num_tiles(BATCH_SIZE, step.method) == 4
+    run = make_chunk(step, mesh_of(1), BATCH_SIZE)
+    state, log = run(start(step), KEY, make_batches(), jnp.int32(2))
     assert_close(on_host(state), states[2])
     for i in range(2):
         assert_close(jax.tree.map(lambda a, i=i: np.array(a[i]), log), logs[i])
@@ -300,31 +292,31 @@ def test_tiles_do_not_matter(annealed, monkeypatch):
 
 def test_the_smallest_number_of_tiles_that_fit():
     def number(num_local, num_samples):
-        return updates._num_tiles(num_local, Kernel(jnp.ones(2), jnp.ones(1), num_samples))
+        return updates._num_tiles(num_local, IWAE(num_samples))
 
     assert [number(128, k) for k in (1, 8, 9, 50, 1024, 5000)] == [1, 4, 4, 16, 128, 128]
     assert number(7, 200) == 7
     assert number(1, 5000) == 1
 
 
-def test_a_step_size_without_a_move_stays_put():
-    recipe = make_recipe(last_move=False)
-    run = make_chunk(recipe, mesh_of(1), BATCH_SIZE)
-    state, log = run(start(recipe), KEY, make_batches(), jnp.int32(3))
-    assert log.metrics.acceptance.shape == (CAPACITY, 1)
-    assert state.step_sizes[0] != FIRST_STEPS[0]
-    assert state.step_sizes[1] == np.float32(FIRST_STEPS[1])
-    assert state.average is None
+def test_a_phase_begins_with_new_states_of_optimiser_and_method(annealed):
+    _, _, states, _ = annealed
+    other = make_step(average=0.9)._replace(optimizer=optax.sgd(0.1, momentum=0.9))
+    entered = on_host(enter(states[-1], other))
+    assert_identical(entered.optimizer, on_host(start(other).optimizer))
+    np.testing.assert_array_equal(entered.method, np.float32(FIRST_STEPS))
+    for name in ("update", "params", "average", "num_skipped"):
+        assert_identical(getattr(entered, name), getattr(states[-1], name))
 
 
 @pytest.fixture(scope="module")
 def fragile():
-    """Six updates by `vae`, of which the second, third and fifth meet a marked example."""
+    """Six updates of a VAE, of which the second, third and fifth meet a marked example."""
     model = Fragile(MODEL)
-    recipe = make_recipe("vae", model=model, binarize="none", ema=0.5)
-    run = make_chunk(recipe, mesh_of(1), BATCH_SIZE)
+    step = make_step(VAE(2), model=model, view=View(is_grey=True), average=0.5)
+    run = make_chunk(step, mesh_of(1), BATCH_SIZE)
     batches = make_batches(marked=(1, 2, 4))
-    return run_all(run, start(recipe, model), 6, batches=batches)
+    return run_all(run, start(step, model), 6, batches=batches)
 
 
 def test_updates_that_are_not_finite_are_skipped_and_counted(fragile):
@@ -348,18 +340,13 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(fragile):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(states[-1]))
 
 
-def test_step_sizes_stay_put_without_chains(fragile):
-    states, logs = fragile
-    for state in states:
-        np.testing.assert_array_equal(state.step_sizes, np.float32(FIRST_STEPS))
-    assert logs[0].metrics.acceptance.shape == (0,)
-
-
 def test_the_first_state(annealed):
-    _, recipe, _, states, _ = annealed
+    step, _, states, _ = annealed
     state = states[0]
     assert isinstance(state, TrainState)
     assert (state.update, state.num_skipped, state.num_skipped_in_row) == (0, 0, 0)
-    first = tuple(recipe.optimizer.init(part) for part in state.params)
+    first = tuple(step.optimizer.init(part) for part in state.params)
     assert_identical(state.optimizer, on_host(first))
-    assert start(recipe._replace(ema=0.0)).average is None
+    assert_identical(state.average, state.params)
+    assert start(step._replace(average=0.0)).average is None
+    assert start(make_step(VAE())).method == ()

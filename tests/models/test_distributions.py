@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from aisle.experiments import problems
+from aisle.evaluation import problems
 from aisle.models import DiagonalNormal, PriorDistribution, PriorProposal
 from aisle.types import Distribution
 from measures import z_score

@@ -9,22 +9,24 @@ import pytest
 import scipy.stats
 
 from aisle.errors import InputError
-from aisle.models import iwae_study
-from aisle.models.iwae_study import MODELS, PairDistribution, standard_log_prob
+from aisle.models import Bernoulli, Gaussian, one_layer, two_layer
+from aisle.models.distributions import standard_log_prob
+from aisle.models.iwae_study import PairDistribution
 from aisle.models.networks import MLP, GaussianLayer
 from aisle.types import Distribution, Model, Proposal
 from measures import z_score
 
 MEAN = np.array([0.0, 0.2, 0.5, 0.9])
 
+MODELS = {"one-layer": one_layer, "two-layer": two_layer}
 over_models = pytest.mark.parametrize("name", MODELS)
-over_likelihoods = pytest.mark.parametrize("likelihood", ["bernoulli", "gaussian"])
+over_likelihoods = pytest.mark.parametrize("likelihood", [Bernoulli, Gaussian])
 
 
-def sized(name, likelihood="bernoulli", num_latents=1):
+def sized(name, likelihood=Bernoulli, num_latents=1):
     """Return a builder of a tiny model, as a function of its key."""
     sizes = {"num_latents": num_latents, "num_hidden": 6}
-    return lambda key: iwae_study.build(name, key, MEAN, likelihood=likelihood, **sizes)
+    return lambda key: MODELS[name](key, MEAN, likelihood=likelihood, **sizes)
 
 
 @functools.cache
@@ -32,7 +34,7 @@ def compiled(name, likelihood):
     return eqx.filter_jit(sized(name, likelihood))
 
 
-def initial(name, likelihood="bernoulli", seed=0):
+def initial(name, likelihood=Bernoulli, seed=0):
     return compiled(name, likelihood)(jax.random.key(seed))
 
 
@@ -114,7 +116,7 @@ def test_the_output_bias_is_the_logit_of_the_clipped_mean(name):
 
 
 def test_the_output_bias_of_a_gaussian_is_the_mean():
-    model, _ = initial("one-layer", likelihood="gaussian")
+    model, _ = initial("one-layer", likelihood=Gaussian)
     np.testing.assert_allclose(model.decoder.layers[-1].bias, MEAN, rtol=1e-6)
 
 
@@ -303,17 +305,42 @@ def test_draws_of_a_pair_are_reparameterised(pair):
     np.testing.assert_array_equal(unit.first.loc, np.eye(2))
 
 
+def test_the_mean_of_a_pair_is_that_of_each_layer_given_the_one_below(pair):
+    np.testing.assert_array_equal(pair.loc[0], pair.first.loc)
+    np.testing.assert_array_equal(pair.loc[1], pair.upper(pair.first.loc).loc)
+
+
+@over_models
+def test_whole_numbers_are_encoded_as_real_ones(name):
+    _, proposal = initial(name)
+    encode = jax.jit(lambda x: proposal(x).loc)
+    bits = np.array([0, 1, 1, 0])
+    found = [encode(jnp.asarray(bits, kind)) for kind in (float, bool, "uint8")]
+    jax.tree.map(np.testing.assert_array_equal, found[0], found[1])
+    jax.tree.map(np.testing.assert_array_equal, found[0], found[2])
+
+
+@over_models
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "three-layer"}, "model is 'three-layer': choose from one-layer, two-layer"),
-        ({"num_latents": 0}, "num_latents is 0: a network needs at least 1"),
-        ({"num_hidden": -3}, "num_hidden is -3: a network needs at least 1"),
-        ({"likelihood": "poisson"}, "likelihood is 'poisson': choose from bernoulli, gaussian"),
+        ({"num_latents": 0}, "num_latents is 0: it must be at least 1"),
+        ({"num_hidden": -3}, "num_hidden is -3: it must be at least 1"),
+        (
+            {"mean": np.zeros((4, 4))},
+            "mean has the shape (4, 4): give one number for each feature, as in x.mean(0) of "
+            "examples that are vectors",
+        ),
+        ({"mean": [0.5, np.nan]}, "mean has values that are not finite: repair the data"),
+        (
+            {"mean": [0.5, 3.0]},
+            "mean has the value 3: the mean of bits is from 0 to 1; take "
+            "likelihood=aisle.Gaussian for real values",
+        ),
     ],
 )
-def test_bad_arguments_get_one_clear_line(options, message):
-    options = {"name": "one-layer", "num_latents": 2, "num_hidden": 3} | options
+def test_bad_arguments_get_one_clear_line(name, options, message):
+    options = {"mean": MEAN, "num_latents": 2, "num_hidden": 3} | options
     with pytest.raises(InputError) as caught:
-        iwae_study.build(key=jax.random.key(0), mean=MEAN, **options)
+        MODELS[name](jax.random.key(0), **options)
     assert str(caught.value) == message

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.experiments import problems
+from aisle.evaluation import problems
 from aisle.models import PriorProposal
 from aisle.types import Distribution, Model, Proposal
 from measures import z_score
@@ -29,7 +29,7 @@ def test_simulated_observations_have_the_marginal_covariance(problem):
         key_z, key_x = jax.random.split(key)
         return model.sample_observation(key_x, model.sample_prior(key_z))
 
-    xs = jax.vmap(simulate)(jax.random.split(jax.random.key(0), 50_000)) - model.bias[None]
+    xs = jax.jit(jax.vmap(simulate))(jax.random.split(jax.random.key(0), 50_000)) - model.bias[None]
     covariance = model.weight @ model.weight.T + jnp.exp(2 * model.log_sigma) * jnp.eye(4)
     for i in range(4):
         for j in range(i + 1):

@@ -17,7 +17,8 @@ import safetensors.numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from aisle.errors import InputError
-from aisle.runs.checkpoints import latest, restore, save, updates
+from aisle.runs import checkpoints
+from aisle.runs.checkpoints import latest, save, updates
 from aisle.runs.tensors import placed
 
 
@@ -53,6 +54,10 @@ def assert_identical(left, right):
 
 def fail(line):
     pytest.fail(f"reported: {line}")
+
+
+def restore(folder, like, *, report):
+    return checkpoints.restore(folder, lambda update: like, report=report)
 
 
 def names(folder):
@@ -111,13 +116,33 @@ def test_unusual_states(tmp_path, state):
 def test_one_field_of_a_state(tmp_path):
     state = make_state()
     save(tmp_path, 7, {**state, "weights_before": jnp.ones(1)})
-    update, found = restore(tmp_path, state["weights"], report=fail, part="weights")
+
+    def part(like, *parts):
+        return checkpoints.restore_part(tmp_path, parts, like, report=fail)
+
+    update, found = part(state["weights"], "weights")
     assert update == 7
     assert_identical(found, state["weights"])
-    _, key = restore(tmp_path, state["key"], report=fail, part="key")
-    assert_identical(key, state["key"])
+    assert_identical(part(state["key"], "key")[1], state["key"])
+    # The first part that is there.
+    assert_identical(part(state["weights"], "average", "weights", "key")[1], state["weights"])
+    assert_identical(part(state["weights"].decoder, "weights/decoder")[1], state["weights"].decoder)
     with pytest.raises(InputError, match="it has no tensor decoder/bias"):
-        restore(tmp_path, state["weights"], report=fail, part="average")
+        part(state["weights"], "average", "other")
+
+
+def test_the_structure_may_depend_on_the_update(tmp_path):
+    """Each phase of a run has states of its own."""
+    for update in (1, 2):
+        save(tmp_path, update, [jnp.ones(update)])
+    asked = []
+
+    def like(update):
+        asked.append(update)
+        return [jnp.zeros(update)]
+
+    assert_identical(checkpoints.restore(tmp_path, like, report=fail)[1], [jnp.ones(2)])
+    assert asked == [2]
 
 
 def test_other_programs_can_read_them(tmp_path):

@@ -9,13 +9,14 @@ weights are less tight for it, but its samples are better ones to learn from (`r
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from aisle.annealing import schedules
 from aisle.annealing.ais import Ladder
@@ -27,7 +28,7 @@ from aisle.errors import InputError, check, check_real
 from aisle.objects import Chosen
 from aisle.types import Proposal
 
-Schedule = Callable[[int], Betas] | Sequence[float]
+Schedule = Callable[[int], Betas] | ArrayLike
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,13 +90,14 @@ class Kernel(Chosen):
             # At once, also while a program is being compiled: they are constants of it.
             with jax.ensure_compile_time_eval():
                 return schedules.explicit(self.schedule(num_temperatures))
-        if len(self.schedule) != num_temperatures + 1:
+        betas = schedules.explicit(self.schedule)
+        if len(betas) != num_temperatures + 1:
             raise InputError(
-                f"is {num_temperatures} but the schedule has {len(self.schedule)} inverse "
-                "temperatures: give one more than temperatures, or a function of their number",
+                f"is {num_temperatures} but the schedule has {len(betas)} inverse temperatures: "
+                "give one more than temperatures, or a function of their number",
                 argument="num_temperatures",
             )
-        return schedules.explicit(self.schedule)
+        return betas
 
     def ladder(
         self,

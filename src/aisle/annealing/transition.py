@@ -8,6 +8,7 @@ from aisle.annealing.path import Evaluation, Path
 from aisle.types import Latent, PRNGKey, Scalar
 
 
+@runtime_checkable
 class ChainState(Protocol):
     """Where a chain is, with what the next transition needs to know of it; a pytree."""
 

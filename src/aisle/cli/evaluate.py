@@ -60,7 +60,7 @@ class Evaluate:
     """Also write the result as JSON to this file."""
 
     model: ModelName = None
-    """Function that builds the networks of a run of aisle.fit, whose data --data names."""
+    """For a run of aisle.fit: the function that builds its networks, called with --data."""
 
     config: Annotated[OmitArgPrefixes[_EvaluateFlags], arg(name="")] = field(
         default_factory=lambda: _EvaluateFlags(sampler=SamplerFlags())
@@ -70,7 +70,7 @@ class Evaluate:
     )
 
     def run(self) -> int:
-        """Evaluate, print the table and say where the figures are."""
+        """Evaluate, print the table and say where the numbers are."""
         if self.json is not None:
             check_writable(self.json, ".json")
         set_up_jax(self.joined)
@@ -179,7 +179,7 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
             "--target-accept 0.97 and -L 8."
         )
     if not result.is_complete:
-        lines.append("The time was up before all examples were done; the same command goes on.")
+        lines.append("The time was up before all examples were done; the same command resumes it.")
     if result.is_tolerance_reached is False:
         lines.append("The tolerance was not reached: see the gap above.")
     number = sum(value == float("-inf") or value != value for value in result.log_p)

@@ -85,7 +85,7 @@ def check_writable(path: Path, suffix: str) -> None:
 
 
 def with_error(mean: "Mean", digits: int = 2) -> str:
-    """Write a figure with its standard error.
+    """Write a number with its standard error.
 
     In ASCII: where the output has no other characters, rich would fail, hours into the work.
     """

@@ -1,6 +1,7 @@
 """`aisle report`."""
 
 import dataclasses
+import importlib.util
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,29 +11,28 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import optional
+from aisle.cli.options import DataDir, optional
 from aisle.cli.output import check_writable, table_console
-from aisle.errors import InputError, check_seed
+from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
 
 if TYPE_CHECKING:
-    from aisle.data import Dataset
-    from aisle.experiments.training import Run
-    from aisle.report.page.reading import Evaluation
-    from aisle.report.page.subjects import Origin, Subject
+    from aisle.report.reading import Evaluation, Run
 
 # Pictures of each kind beyond which a page would be slow.
 _MOST_EXAMPLES = 128
+# Test examples that are loaded of each run.
+_NUM_LOADED = 1000
 
 
 @dataclass
 class Report:
-    """Write a page about runs: figures, curves, pictures, certificates and how to reproduce them.
+    """Write a page about runs: numbers, curves, samples, certificates and how to reproduce them.
 
     For example: aisle report runs/vae runs/ais --out report.html
 
-    The page is one file that needs no network. The runs are compared with the first; what is
-    missing, such as an evaluation, is named with the command that makes it.
+    The page is one file that needs no network. Runs on the same data are compared with the first
+    of them.
     """
 
     run_paths: Positional[Annotated[tuple[Path, ...], optional(metavar="RUN [RUN ...]")]]
@@ -42,107 +42,88 @@ class Report:
     """File to write."""
 
     num_examples: int = 32
-    """Samples shown of each run; of reconstructions, half as many with as many originals."""
+    """Pictures of samples shown of each run; half as many reconstructions."""
 
     seed: int = 0
     """Seed of the draws."""
 
-    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
+    data_dir: DataDir = None
     """Folder of the named data sets, or of the file, if it has moved since training."""
 
     def run(self) -> int:
-        """Write the page, and say where it is."""
+        """Write the page, and print where it is."""
         set_up_jax()
-        write_report(
-            self.run_paths,
-            self.out,
-            num_examples=self.num_examples,
-            seed=self.seed,
-            data_dir=self.data_dir,
-        )
+        self.write()
         table_console().print(str(self.out), soft_wrap=True, highlight=False)
         return 0
 
+    def write(self) -> None:
+        """Open the runs and write the page about them."""
+        self._check()
+        from aisle.report.page import save_page
 
-def write_report(
-    run_paths: Sequence[Path],
-    out: Path,
-    *,
-    num_examples: int = 32,
-    seed: int = 0,
-    data_dir: Path | None = None,
-) -> None:
-    """Open runs and write the page about them."""
-    check_seed(seed)
-    rules = {"num_examples": (1 <= num_examples <= _MOST_EXAMPLES, f"from 1 to {_MOST_EXAMPLES}")}
-    check_rules({"num_examples": num_examples}, rules)
-    _check_paths(run_paths)
-    check_writable(out, ".html")
-    from aisle.report.page.writing import save_page
+        runs = [_open(path, self.data_dir) for path in self.run_paths]
+        save_page(self.out, runs, num_examples=self.num_examples, seed=self.seed)
 
-    subjects = [_open(path, data_dir) for path in run_paths]
-    save_page(out, subjects, num_examples=num_examples, seed=seed)
-
-
-def _check_paths(paths: Sequence[Path]) -> None:
-    if not paths:
-        raise InputError("no RUN is given: give the folder of at least one training run")
-    whole = [path.resolve() for path in paths]
-    for i, path in enumerate(whole):
-        if path in whole[:i]:
-            raise InputError(f"{paths[i]} is given twice: give each run once")
+    def _check(self) -> None:
+        check_seed(self.seed)
+        is_kept = 1 <= self.num_examples <= _MOST_EXAMPLES
+        check(is_kept, "num_examples", self.num_examples, f"from 1 to {_MOST_EXAMPLES}")
+        if not self.run_paths:
+            raise InputError("no RUN is given: give the folder of at least one training run")
+        places = [path.resolve() for path in self.run_paths]
+        for i, path in enumerate(self.run_paths):
+            if places[i] in places[:i]:
+                raise InputError(f"{path} is given twice: give each run once")
+        check_writable(self.out, ".html")
+        if importlib.util.find_spec("jinja2") is None:
+            raise InputError("the report needs Jinja2: pip install 'aisle[report]'")
 
 
-def _open(path: Path, data_dir: Path | None) -> "Subject":
-    """Open a run with all that a page says of it."""
-    from aisle.experiments import commands
-    from aisle.experiments.training import open_run
-    from aisle.report.page.reading import read_folder
-    from aisle.report.page.subjects import Subject
+def write_report(run_paths: Sequence[Path], out: Path, *, seed: int = 0) -> None:
+    """Write the page about runs."""
+    Report(tuple(run_paths), out, seed=seed).write()
 
-    run = open_run(path)
-    folder = read_folder(path, run.update)
-    dataset, problem = _load(run, data_dir)
-    origins = {e.path.name: _origin(run, e) for e in folder.evaluations}
-    return Subject(
-        folder,
-        run.update,
-        run.shape,
-        run.model,
-        run.proposal,
-        dataset,
-        problem,
-        run.config.observations.binarize,
-        f"{commands.train(commands.used(run.config))} --out {shlex.quote(str(path))}",
-        f"aisle evaluate {shlex.quote(str(path))}",
-        {name: origin for name, origin in origins.items() if origin is not None},
+
+def _open(path: Path, data_dir: Path | None) -> "Run":
+    """Read a run and load its weights and its data, if the package can build its model."""
+    from aisle.data import spread
+    from aisle.report.reading import Weights, read_run
+    from aisle.runs import commands
+    from aisle.runs.opening import load_data, open_run
+
+    found = read_run(path)
+    if "fit" in found.config:
+        return found
+    run, examples, problem = open_run(path), None, ""
+    assert run.config is not None
+    try:
+        test = load_data(run, data_dir).test
+        examples = test.observe(spread(len(test), _NUM_LOADED))
+    except InputError as error:
+        problem = f"The data are not available: {error}."
+    train = f"{commands.train(run.config)} --out {shlex.quote(str(path))}"
+    evaluations = [_evaluate_command(path, e) for e in reversed(found.evaluations)]
+    return found._replace(
+        update=run.update,
+        weights=Weights(run.model, run.proposal, run.shape, examples, problem),
+        commands=(train, *filter(None, evaluations)),
     )
 
 
-def _load(run: "Run", data_dir: Path | None) -> "tuple[Dataset | None, str]":
-    """Load a run's data; without them there is still a page, which says what is missing."""
-    from aisle.experiments.training import load_data
+def _evaluate_command(path: Path, evaluation: "Evaluation") -> str | None:
+    """Return the command of an evaluation; a program may have made it, and then there is none."""
+    from aisle.runs import commands
 
-    try:
-        return load_data(run.path, run.config, data_dir), ""
-    except InputError as error:
-        return None, f"{error}."
-
-
-def _origin(run: "Run", evaluation: "Evaluation") -> "Origin | None":
-    """Say how an evaluation came about, by what it has noted itself."""
-    from aisle.experiments import commands
-    from aisle.report.page.subjects import Origin
-
-    settings = evaluation.found.settings
-    about = settings.get("about") or {}
     names = {field.name for field in dataclasses.fields(SamplerOptions)}
-    sampler = SamplerOptions(**{k: v for k, v in settings.items() if k in names})
+    about = evaluation.settings.get("about") or {}
+    # The first edition wrote the sampler's options beside the others.
+    sampler = about.get("sampler") or {
+        name: v for name, v in evaluation.settings.items() if name in names
+    }
+    asked = {name: value for name, value in about.items() if name not in ("update", "sampler")}
     try:
-        asked = {name: value for name, value in about.items() if name != "update"}
-        config, update = EvaluateConfig(**asked, sampler=sampler), about["update"]
-    except (KeyError, TypeError):
-        # A program may note what it likes, or nothing.
+        config = EvaluateConfig(**asked, sampler=SamplerOptions(**sampler))
+    except TypeError:
         return None
-    other = None if config.data == run.config.data else config.data
-    return Origin(config.split, update, commands.evaluate(run.path, config), other)
+    return commands.evaluate(path, config) if about else None

@@ -26,7 +26,7 @@ def opened(
     from aisle.runs.opening import open_run
 
     if model is None:
-        return open_run(path), None
+        return open_run(path, data_dir=data_dir), None
     if data is None:
         raise InputError("--model needs --data, the examples that the function is called with")
     dataset = load(data, data_dir, view=View())
@@ -36,7 +36,7 @@ def opened(
 
 @dataclass
 class Sample:
-    """Draw pictures of a trained model: samples, and held-out examples with reconstructions.
+    """Draw from a trained model: pictures of samples and reconstructions, or samples as an array.
 
     For example: aisle sample runs/digits --out samples.png
     """
@@ -45,19 +45,19 @@ class Sample:
     """Folder of a training run."""
 
     out: Annotated[Path, arg(metavar="FILE")] = Path("samples.png")
-    """File to write: pictures as .png, or the samples themselves as .npy."""
+    """File to write: .png for pictures, .npy for an array of the samples alone."""
 
     num_samples: int = 64
-    """Pictures in each grid; of reconstructions, half as many with as many originals."""
+    """How many; of reconstructions, half as many with as many originals."""
 
     seed: int = 0
     """Seed of the draws."""
 
     model: ModelName = None
-    """Function that builds the networks of a run of aisle.fit."""
+    """For a run of aisle.fit: the function that builds its networks, called with --data."""
 
     data: Annotated[str | None, optional(metavar="DATA")] = None
-    """Its data."""
+    """For a run of aisle.fit: its data, a named set or an .npy or .npz file."""
 
     data_dir: DataDir = None
     """Folder of the named data sets, or of the file, if it has moved since training."""
@@ -119,10 +119,10 @@ class Export:
     """File to write, such as model.safetensors."""
 
     model: ModelName = None
-    """Function that builds the networks of a run of aisle.fit."""
+    """For a run of aisle.fit: the function that builds its networks, called with --data."""
 
     data: Annotated[str | None, optional(metavar="DATA")] = None
-    """Its data."""
+    """For a run of aisle.fit: its data, a named set or an .npy or .npz file."""
 
     data_dir: DataDir = None
     """Folder of the named data sets, or of the file, if it has moved since training."""

@@ -18,7 +18,7 @@ from aisle.cli.options import (
     optional,
 )
 from aisle.cli.output import table_console
-from aisle.errors import InputError, Interrupted
+from aisle.errors import InputError
 from aisle.runs.options import TrainConfig
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ class Train:
     For example: aisle train digits --num-hidden 64 --out runs/digits
 
     Without --method, a VAE makes a cheap start and annealed importance sampling follows, each with
-    its own learning rate. A run can be killed at any time and is resumed, bit for bit, with
-    aisle train --resume runs/digits
+    its own learning rate. A run can be killed at any time and is resumed, bit for bit, by
+    aisle train --resume runs/digits. aisle evaluate runs/digits then estimates log p(x).
     """
 
     data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
     """digits, mnist, omniglot, or the path of an .npy or .npz file, examples along the first axis.
-    An .npz may have parts called train, valid and test. Without a part called test, a tenth of the
-    examples is held out; without one called valid, see --num-valid."""
+    An .npz may have parts called train, valid and test.
+    Without a part called test, a tenth of the examples is held out; see also --num-valid."""
 
     out: Annotated[Path | None, optional(metavar="RUN")] = None
     """Folder of the run, which must not exist yet; by default runs/DATA-METHOD-seedSEED."""
 
     resume: Annotated[Path | None, optional(metavar="RUN")] = None
-    """Resume this run. Its configuration is in the run; only --epochs or --updates may be given,
-    and --data-dir where its data have moved."""
+    """Resume this run, whose folder has its options.
+    Only --epochs or --updates may be given, to make it longer, and --data-dir if its data moved."""
 
     num_epochs: Annotated[int | None, optional(aliases=["--epochs"], metavar="INT")] = None
     """Passes over the data, counted from the start of the run.
@@ -136,7 +136,7 @@ def _conclude(fitted: "Fitted", out: Path) -> int:
     if num_skipped:
         console.print(f"{num_skipped} updates were skipped for a gradient that was not finite")
     if fitted.is_interrupted:
-        raise Interrupted(SIGINT, f"resume with: aisle train --resume {out}")
+        return 128 + SIGINT
     bounds = [record for record in fitted.history if "held_out_bound" in record]
     if bounds:
         last = bounds[-1]

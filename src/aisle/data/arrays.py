@@ -76,18 +76,18 @@ def _read_npz(path: Path, view: View) -> Parts:
                 f"{path} holds {', '.join(names) or 'no arrays'}: it needs an array called train, "
                 "and perhaps valid and test, or only one array"
             )
+        wanted = [n for n in ("train", "valid", "test") if n in names]
+        wanted = wanted if "train" in names else names
+        # An array that others are split from needs a row for each part.
         found = {
-            name: _member(archive, path, name, min_rows=2 if name == "train" else 1)
-            for name in (("train", "valid", "test") if "train" in names else names)
-            if name in names
+            name: _member(archive, path, name, min_rows=2 if name == wanted[0] else 1)
+            for name in wanted
         }
     _check_alike(found, path)
-    train = Split(found.get("train", next(iter(found.values()))), None, view)
-    valid = Split(found["valid"], None, view) if "valid" in found else None
-    if "test" in found:
-        return Parts(train, valid, Split(found["test"], None, view))
-    train, test = hold_out(train.arrays, view)
-    return Parts(train, valid, test)
+    array = found.pop(wanted[0])
+    valid, test = (Split(found[n], None, view) if n in found else None for n in ("valid", "test"))
+    train, held_out = hold_out(array, view) if test is None else (Split(array, None, view), test)
+    return Parts(train, valid, held_out)
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from aisle.data.readers import Arrays, read_idx, read_mat, read_npz, read_sklear
 from aisle.data.sources import SOURCES, Form, Source, named
 from aisle.data.split import Dataset, Split
 from aisle.data.view import View
-from aisle.errors import InputError
+from aisle.errors import InputError, check_count
 
 READERS: dict[str, Callable[[Path, Form, Source], Arrays]] = {
     "sklearn": read_sklearn,
@@ -59,6 +59,8 @@ def load(
         num_valid: examples to take from `train` for validation, where the data have no such part;
             0 for none. By default 5,000 of mnist, 1,345 of omniglot and a tenth of others.
     """
+    if num_valid is not None:
+        check_count("num_valid", num_valid, 0)
     text = str(name_or_path)
     if is_file_name(text):
         path = Path(text).expanduser()

@@ -1,15 +1,17 @@
 """Examples along the first axis of a pytree of arrays, which may be larger than memory."""
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
+from numpy.typing import ArrayLike
 
 from aisle.data.view import View
 from aisle.errors import InputError, check_count
@@ -53,21 +55,19 @@ class Split:
         leaves = jax.tree.leaves(self.arrays)
         return sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in leaves)
 
-    def numbers(self, indices: np.ndarray) -> np.ndarray:
+    def numbers(self, indices: ArrayLike) -> np.ndarray:
         """Return the rows of the arrays that some examples are: what identifies them."""
         indices = np.asarray(indices)
         return indices if self.rows is None else self.rows[indices]
 
-    def take(self, indices: np.ndarray) -> PyTree:
+    def take(self, indices: ArrayLike) -> PyTree:
         """Return stored examples, in memory and in the byte order of this machine."""
         rows = self.numbers(indices)
         return jax.tree.map(lambda a: _own(a[rows]), self.arrays)
 
-    def observe(self, indices: Any) -> PyTree:
+    def observe(self, indices: ArrayLike) -> PyTree:
         """Return examples as the model sees them; bits are drawn once and for all."""
-        numbers = jnp.asarray(self.numbers(indices), jnp.int32)
-        stored = jax.tree.map(jnp.asarray, self.take(np.asarray(indices)))
-        return jax.vmap(self.view.fixed)(stored, numbers)
+        return _observe(self.view, self.take(indices), self.numbers(indices).astype(np.int32))
 
     def chunks(self, num_bytes: int = CHUNK_BYTES) -> Iterator[PyTree]:
         """Yield all stored examples in order, as blocks of rows of at most about `num_bytes`."""
@@ -109,6 +109,11 @@ class Split:
             Split(self.arrays, self.numbers(rest), self.view),
             Split(self.arrays, self.numbers(taken), self.view),
         )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _observe(view: View, stored: PyTree, numbers: Int[Array, " examples"]) -> PyTree:
+    return jax.vmap(view.fixed)(stored, numbers)
 
 
 def _own(rows: np.ndarray) -> np.ndarray:

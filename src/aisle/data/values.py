@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -182,12 +181,13 @@ def _check_values(split: Split, source: str) -> None:
 
 def _check_finite(leaf: np.ndarray, start: int, split: Split, source: str) -> None:
     """Refuse what has no place in the precision that models compute in."""
-    is_whole = leaf.dtype.kind in "iu"
-    kind = jnp.result_type(leaf.dtype) if is_whole else jnp.result_type(float)
-    limit = np.iinfo(kind).max if is_whole else np.finfo(kind).max
-    if leaf.dtype.kind == "b" or (is_whole and leaf.dtype.itemsize <= kind.itemsize):
+    if leaf.dtype.kind == "b":
         return
-    is_right = np.abs(leaf) <= limit
+    is_whole = leaf.dtype.kind in "iu"
+    kind = jax.dtypes.canonicalize_dtype(leaf.dtype if is_whole else float)
+    limits = np.iinfo(kind) if is_whole else np.finfo(kind)
+    # Comparisons with NaN fail.
+    is_right = (limits.min <= leaf) & (leaf <= limits.max)
     if is_right.all():
         return
     place = np.argwhere(~is_right)[0]

@@ -62,7 +62,10 @@ class View(Chosen):
         if self.is_grey:
             x = jax.tree.map(lambda a: a.astype(jnp.float32) / 255, x)
         if self.binarize != "none":
-            x = jax.tree.map(lambda a: _bits(key, a), x)
+            leaves, structure = jax.tree.flatten(x)
+            # Each array has a key of its own; that of the first is the example's.
+            keys = [key, *(jax.random.fold_in(key, i) for i in range(1, len(leaves)))]
+            x = structure.unflatten(map(_bits, keys, leaves))
         return jax.tree.map(jnp.ravel, x) if self.is_flat else x
 
 

@@ -44,9 +44,10 @@ def digest(tree: PyTree) -> str:
 
 
 def digest_of_classes(tree: PyTree) -> str:
-    """Return a hash of the classes and static fields of a tree."""
+    """Return a hash of the classes, static fields and functions of a tree."""
+    functions = [leaf for leaf in jax.tree.leaves(tree) if not eqx.is_array_like(leaf)]
     # Addresses change from process to process.
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(jax.tree.structure(tree)))
+    text = re.sub(r" at 0x[0-9a-f]+", "", f"{jax.tree.structure(tree)} {functions}")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

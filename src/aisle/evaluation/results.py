@@ -115,7 +115,8 @@ class LogLikelihood:
             text += f" +- {self.standard_error:.2f}"
         gap = self.gap
         certificate = "no certificate" if gap is None else f"gap {gap}"
-        return f"{text} nats, {certificate}, {len(self.log_p):,} examples"
+        number = len(self.log_p)
+        return f"{text} nats, {certificate}, {number:,} example{'s' if number != 1 else ''}"
 
     @property
     def estimate(self) -> Mean:

@@ -340,6 +340,7 @@ def with_importance(result: LogLikelihood, found: Importance) -> LogLikelihood:
 
 def _log_means(log_weights: np.ndarray) -> np.ndarray:
     """Return the log of each example's mean weight, in double precision."""
-    return np.logaddexp.reduce(log_weights.astype(np.float64), axis=1) - np.log(
-        log_weights.shape[1]
-    )
+    # A weight that is not a number makes its example's mean one, without a warning.
+    with np.errstate(invalid="ignore"):
+        totals = np.logaddexp.reduce(log_weights.astype(np.float64), axis=1)
+    return totals - np.log(log_weights.shape[1])

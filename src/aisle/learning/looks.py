@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -78,6 +78,7 @@ class Look(NamedTuple):
     proposal: Any
 
 
+@runtime_checkable
 class Callback(Protocol):
     """Called after each epoch; training ends if it returns True."""
 

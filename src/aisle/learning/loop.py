@@ -136,8 +136,8 @@ class Loop:
             raise SystemExit(128 + signal_number)
         if not signal_number:
             _check_converged(history)
-        whole = self._whole(snapshot).best
-        arrays = whole.weights if whole is not None and self.keeps_best else current(state)
+        best = self._whole(snapshot).best
+        arrays = current(state) if best is None or best.weights is None else best.weights
         return Trained(
             eqx.combine(processes.own_copy(arrays), self.stages[-1].step.static),
             state,
@@ -162,15 +162,16 @@ class Loop:
         """Return a snapshot as it is at an update: each phase has states of its own."""
         stage = next((s for s in self.stages if update <= s.end), self.stages[-1])
         best = None
-        if self.bounder is not None and self.keeps_best:
+        if self.bounder is not None:
             zero = np.zeros((), np.int32)
-            best = Best(jax.tree.map(np.asarray, params), np.float32(-np.inf), zero, zero, zero)
+            weights = jax.tree.map(np.asarray, params) if self.keeps_best else None
+            best = Best(weights, np.float32(-np.inf), zero, zero, zero)
         return Snapshot(init_state(params, stage.step), best)
 
     def _whole(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot whose best weights are the present ones before any bound."""
         state, best = snapshot
-        if best is not None and not np.isfinite(best.bound):
+        if best is not None and best.weights is not None and not np.isfinite(best.bound):
             best = best._replace(weights=jax.tree.map(np.asarray, current(state)))
         return Snapshot(state, best)
 
@@ -334,7 +335,7 @@ def _better(best: Best, held_out: Mean | None, arrays: PyTree, update: int, phas
         return best
     if not held_out.mean > best.bound:
         return best._replace(num_since=np.int32(best.num_since + 1))
-    weights = jax.tree.map(np.asarray, arrays)
+    weights = None if best.weights is None else jax.tree.map(np.asarray, arrays)
     zero = np.zeros((), np.int32)
     return Best(weights, np.float32(held_out.mean), np.int32(update), np.int32(phase), zero)
 

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 from aisle.data import Split, as_split, check_support, remarks
 from aisle.errors import InputError, check_count, check_seed
 from aisle.learning.batches import Feeder
-from aisle.learning.looks import Bounder, Callback, Validation
+from aisle.learning.looks import Bounder, Callback, EarlyStopping, Validation
 from aisle.learning.loop import Loop, Stage, report
 from aisle.learning.methods import Method
 from aisle.learning.optimizers import as_optimizer
@@ -70,6 +70,11 @@ class Plan:
             if not callable(callback):
                 raise InputError(
                     f"has {callback!r}: give functions of (metrics, state)", argument="callbacks"
+                )
+            if isinstance(callback, EarlyStopping) and self.validation is None:
+                raise InputError(
+                    f"has {callback!r} but nothing is held out: give held_out",
+                    argument="callbacks",
                 )
 
     def fitted_to(self, num_examples: int) -> "Plan":
@@ -146,7 +151,7 @@ def prepare(
     feeder = Feeder(split, plan.batch_size, plan.seed, mesh)
     starts = (0, *plan.ends[:-1])
     stages = [
-        _stage(plan, phase, static, split, proposal, bounder, end - start, end)
+        _stage(plan, phase, static, split, proposal, bounder, feeder.updates_per_epoch, start, end)
         for phase, start, end in zip(plan.recipe.phases, starts, plan.ends, strict=True)
     ]
     # A share may be too small for a single update.
@@ -219,16 +224,16 @@ def _stage(
     split: Split,
     proposal: Proposal,
     bounder: Bounder | None,
-    num_updates: int,
+    per_epoch: int,
+    start: int,
     end: int,
 ) -> Stage:
-    per_epoch = len(split) // plan.batch_size
     method = _suited(phase.method, proposal, split.example)
     optimizer = as_optimizer(phase.optimizer)
     step = Step(
         static,
         method,
-        optimizer.build(num_updates, per_epoch),
+        optimizer.build(end - start, per_epoch),
         split.view,
         plan.recipe.average,
         optimizer.is_shared_out,

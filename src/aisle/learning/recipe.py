@@ -1,6 +1,7 @@
 """What a run of training consists of: one phase after another, each with its own optimiser."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ class Recipe(Chosen):
         average: decay of a running average of the weights, which is then what is used; 0 for none.
     """
 
-    phases: tuple[Phase, ...] = (
+    phases: Sequence[Phase] = (
         Phase(VAE(), Muon(0.02), 0.5),
         Phase(AIS(num_samples=1, num_temperatures=11), Muon(0.0075), 0.5),
     )

@@ -12,7 +12,7 @@ class Best(NamedTuple):
     """The weights of the highest bound on held-out examples, in the present phase.
 
     Attributes:
-        weights: the arrays of (model, proposal).
+        weights: the arrays of (model, proposal), or None where the last ones are kept.
         bound: -inf as long as none was measured in this phase.
         update: at which it was measured.
         phase: in which it was measured.

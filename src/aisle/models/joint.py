@@ -67,7 +67,7 @@ def check_encoder(proposal: Any) -> None:
 def check_parts(model: Model, proposal: Any, x: Observation) -> None:
     """Refuse a model and a proposal whose parts do not fit together, by their shapes alone.
 
-    A density with an axis too many would otherwise be broadcast, and train to a wrong figure.
+    A density with an axis too many would otherwise be broadcast, and train to a wrong number.
 
     Args:
         model: whose observations are those of `check_observation`.
@@ -109,27 +109,18 @@ def _densities(
     return densities
 
 
-def check_density(model: Model, proposal: Proposal, x: Observation) -> dict[str, float]:
-    """Refuse a density that is not a number where the proposal puts z, and return the densities.
+_computed = jit(_densities)
 
-    Chains would reject every move and end in figures that are none either. Minus infinity is all
+
+def check_density(model: Model, proposal: Proposal, x: Observation) -> None:
+    """Refuse a density that is not a number where the proposal puts z.
+
+    Chains would reject every move and end in numbers that are none either. Minus infinity is all
     right: z may be where the model has no mass. Shapes that `check_parts` refuses are refused here.
-    What is returned tells models apart whose methods differ in nothing but their code, which no
-    hash of them sees.
     """
-    found = {name: float(value) for name, value in _probe(model, proposal, x).items()}
-    for name, value in found.items():
+    for name, value in _computed(model, proposal, x).items():
         if np.isnan(value):
             raise InputError(
                 f"{name} is not a number for the first example at a sample of the proposal: check "
                 "it, and the weights; scales must be positive"
             )
-    return found
-
-
-@jit
-def _probe(model: Model, proposal: Proposal, x: Observation) -> dict[str, Scalar]:
-    key_z, key_x = jax.random.split(jax.random.key(0))
-    z = model.sample_prior(key_z)
-    own = log_joint(model, model.sample_observation(key_x, z))(z)
-    return _densities(model, proposal, x) | {"log p(x, z) of what the model simulates": own}

@@ -1,5 +1,7 @@
-"""Grids of samples, of reconstructions and of what lies between examples, as PNG files."""
+"""Samples and reconstructions, and grids of them as pictures."""
 
+import base64
+import io
 import math
 from pathlib import Path
 from typing import NamedTuple
@@ -9,18 +11,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from aisle.files import writing
 from aisle.types import Model, PRNGKey, Proposal
 
 _COLUMNS = 8
+# Pixels that the longer side of a picture on the page has at most.
+_MOST_SIDE = 112
+# Pixels that the strip of an example that is no picture is high, against 1 between strips.
+_STRIP = 4
+# Opacity of the ground of a picture on the page, which shows where it ends.
+_GROUND = 0.06
 
 
 class Panel(NamedTuple):
-    """A titled grid of examples, `columns` to a row."""
+    """A titled grid of examples, `columns` to a row; NaN leaves a place empty."""
 
     title: str
     examples: np.ndarray
@@ -28,12 +36,15 @@ class Panel(NamedTuple):
 
 
 @eqx.filter_jit
-def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array, "number features"]:
-    """Draw latents from the prior and return what is expected of x for each."""
+def sample_observations(
+    key: PRNGKey, model: Model, number: int, *, is_mean: bool = True
+) -> Float[Array, "number features"]:
+    """Draw from a model: x itself, or for pictures E[x|z] of draws of z."""
 
     def one(key: PRNGKey) -> Float[Array, " features"]:
         key_z, key_x = jax.random.split(key)
-        return _shown(model, key_x, model.sample_prior(key_z))
+        z = model.sample_prior(key_z)
+        return _shown(model, key_x, z) if is_mean else jnp.ravel(model.sample_observation(key_x, z))
 
     return jax.vmap(one)(jax.random.split(key, number))
 
@@ -42,7 +53,7 @@ def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array,
 def reconstructions(
     key: PRNGKey, model: Model, proposal: Proposal, xs: Float[Array, "number features"]
 ) -> Float[Array, "number features"]:
-    """Draw a latent from the proposal of each example and return what is expected of x for it."""
+    """Draw a latent from the proposal of each example, and return E[x|z] or a draw of x."""
 
     def one(key: PRNGKey, x: Float[Array, " features"]) -> Float[Array, " features"]:
         key_z, key_x = jax.random.split(key)
@@ -51,34 +62,10 @@ def reconstructions(
     return jax.vmap(one)(jax.random.split(key, len(xs)), xs)
 
 
-@eqx.filter_jit
-def interpolations(
-    key: PRNGKey,
-    model: Model,
-    proposal: Proposal,
-    firsts: Float[Array, "pairs features"],
-    lasts: Float[Array, "pairs features"],
-    number: int,
-) -> Float[Array, "pairs number features"]:
-    """Go from a latent of one example to one of another; return what is expected of x on the way.
-
-    The way is an arc, cos(a) first + sin(a) last: latents that are standard normal stay so on it.
-    """
-
-    def pair(
-        key: PRNGKey, first: Float[Array, " features"], last: Float[Array, " features"]
-    ) -> Float[Array, "number features"]:
-        key_first, key_last, key_x = jax.random.split(key, 3)
-        ends = proposal(first).sample(key_first), proposal(last).sample(key_last)
-
-        def at(angle: Float[Array, ""]) -> Float[Array, " features"]:
-            weights = jnp.cos(angle), jnp.sin(angle)
-            z = jax.tree.map(lambda u, v: weights[0] * u + weights[1] * v, *ends)
-            return _shown(model, key_x, z)
-
-        return jax.vmap(at)(jnp.linspace(0, jnp.pi / 2, number))
-
-    return jax.vmap(pair)(jax.random.split(key, len(firsts)), firsts, lasts)
+def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
+    """Return E[x|z] of models that have `mean_observation`, and a draw of x from others."""
+    mean = getattr(model, "mean_observation", None)
+    return jnp.ravel(model.sample_observation(key, z) if mean is None else mean(z))
 
 
 def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
@@ -89,46 +76,47 @@ def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
 def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
     """Return a panel of examples with their reconstructions below them, row by row."""
     columns = min(_COLUMNS, len(xs))
-    shown = reconstructions(key, model, proposal, xs)
-    # Blanks fill the last row, so that each stands above its own.
+    # Blanks fill the last row, so that each example is above its own reconstruction.
     blanks = ((0, 0), (0, -len(xs) % columns), (0, 0))
-    pairs = np.pad(np.stack([xs, shown]), blanks, constant_values=np.nan)
-    rows = pairs.reshape(2, -1, columns, xs.shape[1]).swapaxes(0, 1)
-    return Panel(
-        "held-out examples, each above its reconstruction", rows.reshape(-1, xs.shape[1]), columns
-    )
+    pairs = np.stack([xs, reconstructions(key, model, proposal, xs)])
+    rows = np.pad(pairs, blanks, constant_values=np.nan).reshape(2, -1, columns, xs.shape[1])
+    title = "held-out examples, each above its reconstruction"
+    return Panel(title, rows.swapaxes(0, 1).reshape(-1, xs.shape[1]), columns)
 
 
-def interpolation_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
-    """Return a panel of rows, each on the way from an example of the first half to its partner."""
-    half = len(xs) // 2
-    shown = interpolations(key, model, proposal, xs[:half], xs[half : 2 * half], _COLUMNS)
-    return Panel("from one example to another", np.asarray(shown).reshape(-1, xs.shape[1]))
+def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return height, width and channels, 1 or 3 and last if given; None if it is no picture."""
+    size = (*shape, 1) if len(shape) == 2 else shape
+    return size if len(size) == 3 and size[2] in (1, 3) else None
 
 
 def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None:
-    """Draw panels side by side: pictures for examples that are some, curves for others."""
+    """Draw panels side by side as PNG.
+
+    Examples that are no pictures become strips with a field for each feature, which is the darker,
+    the larger the value is among all values of this feature.
+    """
+    size = picture_size(shape)
+    if size is None:
+        values = np.concatenate([panel.examples for panel in panels])
+        low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+        width = np.maximum(high - low, 1e-12)
+        panels = [
+            panel._replace(examples=np.tile((panel.examples - low) / width, _STRIP))
+            for panel in panels
+        ]
     figure = Figure(figsize=(5 * len(panels), 5.4))
     figure.set_layout_engine("constrained", wspace=0.06)
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.set_title(panel.title)
         axes.set_axis_off()
-        size = picture_size(shape)
-        if size is None:
-            _draw_curves(axes, panel)
-        else:
-            _draw_pictures(axes, panel, size)
+        shares = _grid(panel, size or (_STRIP, panel.examples.shape[1] // _STRIP, 1))
+        # Ink on white for one channel, light for three; white where there is nothing.
+        light = np.nan_to_num(shares if shares.shape[2] == 3 else 1 - shares, nan=1.0)
+        pixels = np.broadcast_to(light, (*light.shape[:2], 3))
+        axes.imshow(pixels, interpolation="nearest", aspect="equal" if size else "auto")
     save_figure(figure, path, dpi=150)
-
-
-def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Return height, width and channels, 1 or 3 and last if given; None if it is no picture."""
-    if len(shape) == 2:
-        return shape[0], shape[1], 1
-    if len(shape) == 3 and shape[2] in (1, 3):
-        return shape[0], shape[1], shape[2]
-    return None
 
 
 def save_figure(figure: Figure, path: Path, *, dpi: int) -> None:
@@ -137,31 +125,37 @@ def save_figure(figure: Figure, path: Path, *, dpi: int) -> None:
         figure.savefig(part, format="png", dpi=dpi)
 
 
-def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
-    """Return E[x|z] of models that tell it, and a draw of x from others."""
-    mean = getattr(model, "mean_observation", None)
-    return jnp.ravel(model.sample_observation(key, z) if mean is None else mean(z))
+def image_url(panel: Panel, size: tuple[int, int, int]) -> str:
+    """Return a panel as a PNG image in a data URL, on a transparent ground.
+
+    Colours are opaque. One channel is black ink, which a page in dark mode can invert.
+    """
+    shares = _grid(panel, size)
+    is_there = np.isfinite(shares[..., :1])
+    if shares.shape[2] == 1:
+        planes = [0 * shares, _GROUND + (1 - _GROUND) * shares]
+    else:
+        planes = [shares, is_there]
+    pixels = np.nan_to_num(255 * np.concatenate(planes, axis=2)).round().astype(np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def _draw_pictures(axes: Axes, panel: Panel, size: tuple[int, int, int]) -> None:
-    height, width, channels = size
-    rows = math.ceil(len(panel.examples) / panel.columns)
-    # One blank pixel between neighbours.
-    canvas = np.full((rows * (height + 1) - 1, panel.columns * (width + 1) - 1, channels), np.nan)
-    for i, example in enumerate(panel.examples):
-        row, column = divmod(i, panel.columns)
-        top, left = row * (height + 1), column * (width + 1)
-        canvas[top : top + height, left : left + width] = example.reshape(size)
-    shares = canvas.clip(min=0) / np.nanmax(canvas, initial=1)
-    # Ink on white for one channel, light for three; white where there is nothing.
-    light = np.nan_to_num(shares if channels == 3 else 1 - shares, nan=1.0)
-    axes.imshow(np.broadcast_to(light, (*light.shape[:2], 3)), interpolation="nearest")
+def _grid(panel: Panel, size: tuple[int, int, int]) -> np.ndarray:
+    """Return one array (height, width, channels) of values from 0 to 1, with NaN between pictures.
 
-
-def _draw_curves(axes: Axes, panel: Panel) -> None:
-    low, high = np.nanmin(panel.examples), np.nanmax(panel.examples)
-    unit = (panel.examples - low) / max(high - low, 1e-12)
-    steps = np.linspace(0, 0.9, panel.examples.shape[1])
-    for i, curve in enumerate(unit):
-        row, column = divmod(i, panel.columns)
-        axes.plot(column + steps, 0.9 * curve - row, color="black", linewidth=0.6)
+    Values beyond 0 and 1 are scaled by their range.
+    """
+    values = panel.examples.reshape(-1, *size)
+    low, high = np.nanmin(values, initial=0), np.nanmax(values, initial=1)
+    step = math.ceil(max(size) / _MOST_SIDE)
+    pictures = ((values - low) / (high - low))[:, ::step, ::step]
+    rows = math.ceil(len(pictures) / panel.columns)
+    gap = 1 + max(size[:2]) // step // 28
+    places = np.full((rows * panel.columns, *pictures.shape[1:]), np.nan)
+    places[: len(pictures)] = pictures
+    padded = np.pad(places, ((0, 0), (0, gap), (0, gap), (0, 0)), constant_values=np.nan)
+    by_row = padded.reshape(rows, panel.columns, *padded.shape[1:]).swapaxes(1, 2)
+    grid = by_row.reshape(rows * padded.shape[1], -1, size[2])
+    return grid[:-gap, :-gap]

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aisle import processes
-from aisle.data import Dataset, Split, load, spread
+from aisle.data import Dataset, Split, as_split, load, spread
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError, check
 from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save, with_whole_split
 from aisle.evaluation.work import is_late
-from aisle.runs.opening import Run, is_own, load_data
+from aisle.runs.opening import Run, load_data
 from aisle.runs.options import EvaluateConfig
 from aisle.statistics import Mean, double_sampled
 
@@ -49,7 +49,17 @@ def evaluate(
     """Evaluate a run; return what was found and the folder that has it."""
     is_kept = config.whole_split == 0 or config.whole_split >= 2
     check(is_kept, "whole_split", config.whole_split, "0, or at least 2")
-    held_out = parts(run, config, data or dataset_of(run, config))
+    if config.start == "prior" and config.sampler.precondition:
+        raise InputError(
+            f"is {config.sampler.precondition} but chains start at the prior, which has no scale "
+            "to precondition by: leave it out",
+            argument="precondition",
+        )
+    dataset = data or dataset_of(run, config)
+    held_out = parts(run, config, dataset)
+    for split in filter(None, held_out):
+        # Bits would be drawn of any values.
+        as_split(split, dataset.source)
     task = _Task(run, config, held_out, time.perf_counter(), show_progress)
     place = out or run.path / "evaluations" / folder_name(config, run.update)
     chosen = spread(len(held_out.split), config.num_examples)
@@ -84,7 +94,6 @@ class _Task(NamedTuple):
         """Anneal some examples of the split."""
         run, config, (split, pilot) = self.run, self.config, self.held_out
         asked = dataclasses.asdict(dataclasses.replace(config, data_dir=None))
-        del asked["sampler"]
         return log_likelihood(
             run.model,
             run.proposal if config.start == "encoder" else None,
@@ -108,7 +117,8 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
         config.data is not None and is_file_name(config.data) and dataset.test.rows is not None
     )
     # Of what the run was trained on, the same tenth is held out again.
-    if is_one_array and not is_own(run.stored, dataset):
+    held_out_before = run.stored["data"].get("digests", {}).get("test")
+    if is_one_array and dataset.test.digest() != held_out_before:
         if config.split != "test":
             raise InputError(
                 f"is {config.split!r} but {config.data} has no part called test, so all of it is "
@@ -151,8 +161,7 @@ def folder_name(config: EvaluateConfig, update: int) -> str:
     """Name an evaluation by what it depends on, so that the same command finds it again."""
     options = config.sampler
     sampler = dataclasses.replace(options.sampler(), memory_mb=512)
-    place = (config.data, None if config.data_dir is None else str(config.data_dir), config.start)
-    whole = repr((*place, sampler, options.seed, update))
+    whole = repr((config.data, config.start, sampler, options.seed, update))
     short = hashlib.sha256(whole.encode()).hexdigest()[:8]
     size = f"C{sampler.num_chains}-T{sampler.num_temperatures}"
     steps = sampler.kernel.transition.num_gradients

@@ -133,7 +133,7 @@ def fit(
     if resume:
         stored = folder.read_config(place.path)
         _check_same(place.path, stored, content)
-        plan = with_ends(plan, stored)
+        plan = dataclasses.replace(plan, ends=tuple(stored["ends"]))
     plan = plan.fitted_to(len(split))
     return run(
         plan,
@@ -180,16 +180,22 @@ def run(
         if resume:
             full = {**folder.read_config(place.path), **full}
         processes.first_does(lambda: write(place.path, full))
-    trained = loop.run(params, resume=resume)
-    if trained.is_interrupted and place is not None and processes.is_first():
-        report(f"{place.path} can be resumed")
+    try:
+        trained = loop.run(params, resume=resume)
+    except SystemExit:
+        _report_how_to_resume(place, content)
+        raise
+    if trained.is_interrupted:
+        _report_how_to_resume(place, content)
     return Fitted(*trained.weights, trained.state, trained.history, trained.is_interrupted)
 
 
-def with_ends(plan: Plan, stored: Mapping[str, Any]) -> Plan:
-    """Return a plan whose phases end where those of a stored run do; the last may be extended."""
-    ends = stored.get("ends")
-    return dataclasses.replace(plan, ends=tuple(ends)) if ends else plan
+def _report_how_to_resume(place: RunFolder | None, content: Mapping[str, Any] | None) -> None:
+    if place is None or not processes.is_first():
+        return
+    is_of_command = "train" in (content or {})
+    how = f"aisle train --resume {place.path}" if is_of_command else "aisle.fit(..., resume=True)"
+    report(f"{place.path} is resumed by {how}")
 
 
 def _described(plan: Plan) -> dict[str, Any]:

@@ -28,15 +28,17 @@ _METRICS = "metrics.jsonl"
 def create(path: Path, config: Mapping[str, object]) -> None:
     """Make the folder of a new run, with its settings and where they come from."""
     check_new(path)
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
     update_config(path, {**config, "provenance": provenance()})
 
 
 def check_new(path: Path) -> None:
-    """Make the folder of a new run; refuse one that has anything in it."""
+    """Refuse the folder of a new run if there is anything in it."""
     with disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
-        # A process that was killed while it wrote the settings leaves no run behind.
-        files = [file for file in path.iterdir() if not file.match(".config.json.*.partial")]
+        files = list(path.iterdir()) if path.exists() else []
+    # A process that was killed while it wrote the settings leaves no run behind.
+    files = [file for file in files if not file.match(".config.json.*.partial")]
     if path / _CONFIG in files:
         raise InputError(f"{path} holds a run already: resume it, or choose another folder")
     if files:

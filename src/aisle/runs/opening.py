@@ -60,7 +60,13 @@ class Run:
         return (self.config.num_epochs or 0) * per_epoch
 
 
-def open_run(path: str | Path, model: Model | None = None, proposal: Proposal | None = None) -> Run:
+def open_run(
+    path: str | Path,
+    model: Model | None = None,
+    proposal: Proposal | None = None,
+    *,
+    data_dir: Path | None = None,
+) -> Run:
     """Load the weights of a run's newest checkpoint that is whole.
 
     Example:
@@ -72,13 +78,15 @@ def open_run(path: str | Path, model: Model | None = None, proposal: Proposal | 
         path: folder of the run.
         model: as it was given to `aisle.fit`, for a run of that: it says where weights belong.
         proposal: likewise.
+        data_dir: where its data are now, if they have moved: a function that builds networks,
+            MODULE:FUNCTION, is called with them.
     """
     path = Path(path)
     stored = folder.read_config(path)
     config = None if "fit" in stored and model is not None else from_json(stored, path)
     shape = tuple(stored["data"].get("shape", ()))
     if model is None and config is not None:
-        both = _networks(path, config, shape)
+        both = _networks(path, stored, config, shape, data_dir)
     else:
         both = (model, proposal)
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
@@ -113,7 +121,7 @@ def data_of(
         # The first edition divided them all.
         grey = dataclasses.replace(config, observations=dataclasses.replace(seen, grey=True))
         return data_of(path, stored, grey, data_dir)
-    if not is_own(stored, dataset):
+    if stored["data"].get("digests") != facts(dataset)["digests"]:
         raise InputError(
             f"{dataset.source} is not what {path} was trained on: put the same data back, or train "
             "a new run on these"
@@ -132,12 +140,6 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         **{f"num_{name}": len(split) for name, split in present.items()},
         "digests": {name: split.digest() for name, split in present.items()},
     }
-
-
-def is_own(stored: Mapping[str, Any], dataset: Dataset) -> bool:
-    """Say whether a run was trained on these data, as far as it has noted that."""
-    before, now = stored["data"], facts(dataset)
-    return before.get("digests", now["digests"]) == now["digests"]
 
 
 def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:
@@ -175,35 +177,41 @@ def load_weights(
     return eqx.combine((loaded["model"], loaded["proposal"]), static)
 
 
-def weights_of(source: Path) -> Weights:
-    """Return the (model, proposal) of a run, or of a file."""
+def weights_of(source: Path, model: Model, proposal: Proposal) -> Weights:
+    """Return the (model, proposal) of a run, or of a file, for networks like these."""
     if source.suffix == weights.SUFFIX:
-        return load_weights(source)
-    run = open_run(source)
+        return load_weights(source, model, proposal)
+    run = open_run(source, model, proposal)
     return run.model, run.proposal
 
 
 def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
     try:
         options = dict(metadata["model"])
-        if options.pop("proposal", "diagonal") != "diagonal":
-            raise KeyError("an encoder that is no longer there")
-        if ":" in options["model"]:
-            raise KeyError(f"of {options['model']}: give model and proposal")
+        is_known = options.pop("proposal", "diagonal") == "diagonal" and ":" not in options["model"]
         model = ModelOptions(**options)
         mean = np.full(math.prod(metadata["shape"]), 0.5)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError):
+        is_known = False
+    if not is_known:
         raise InputError(
-            f"{path} has no configuration of a model ({error}): give a file of `aisle export`"
-        ) from None
+            f"{path} holds weights of a model that only your program has: give that too, by "
+            "aisle.load_weights(path, model, proposal)"
+        )
     return build_named(model, mean, seed=0)
 
 
-def _networks(path: Path, config: TrainConfig, shape: tuple[int, ...]) -> Weights:
+def _networks(
+    path: Path,
+    stored: Mapping[str, Any],
+    config: TrainConfig,
+    shape: tuple[int, ...],
+    data_dir: Path | None,
+) -> Weights:
     """Build networks whose weights are then replaced."""
     if not config.is_own_model:
         return build_named(config.model, np.full(math.prod(shape), 0.5), config.run.seed)
-    train = data_of(path, folder.read_config(path), config).train
+    train = data_of(path, stored, config, data_dir).train
     return build(config.model, train, config.run.seed)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aisle.errors import InputError
+from aisle.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from aisle.annealing import Kernel
@@ -30,7 +30,7 @@ class MethodOptions:
     """How the gradient of log p(x) is estimated."""
 
     method: MethodName = "auto"
-    """auto: a vae for half of the updates, then ais with one chain. The best in the same time.
+    """auto: vae for half of the updates, then ais with one chain; the best in the same time.
     vae: evidence lower bound.
     iwae: importance-weighted bound.
     dreg: the same with doubly reparameterised gradients.
@@ -114,8 +114,8 @@ class ModelOptions:
     model: str = "one-layer"
     """one-layer, two-layer, or one of your own as MODULE:FUNCTION.
     one-layer: a latent z. two-layer: (h1, h2), with twice the latents in h1.
-    The function takes a random key and the training examples (an aisle.Split), and returns
-    (model, proposal)."""
+    The function takes a random key and an aisle.Split, the training examples.
+    It returns (model, proposal)."""
 
     num_latents: int = 50
     """Dimensions of the (top) latent."""
@@ -127,8 +127,8 @@ class ModelOptions:
     """p(x|z): bits from logits, or real values with a learned scale for each."""
 
     init_from: Path | None = None
-    """Start from the weights of another run, or of a file that aisle export wrote; of the same
-    networks."""
+    """Start from the weights of another run, or of a file that aisle export wrote.
+    They must be of the same networks."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,9 @@ class DataOptions:
     """The file holds grey values of 0 to 255: divide them by 255. The named sets do so anyway."""
 
     num_valid: int | None = None
-    """Training examples to set aside for validation, 0 for none; not for a file with a part called
-    valid. By default 5,000 of mnist, 1,345 of omniglot, and a tenth of others."""
+    """Training examples to set aside for validation, 0 for none.
+    By default 5,000 of mnist, 1,345 of omniglot, and a tenth of others.
+    An .npz file may have a part called valid instead."""
 
     data_dir: Path | None = None
     """Folder of the named data sets; by default $AISLE_DATA, or else the user's cache."""
@@ -164,8 +165,8 @@ class OptimizerOptions:
     """muon orthogonalises the updates of matrices and leaves the rest to adam."""
 
     learning_rate: float | None = None
-    """By default 0.001 for adam. For muon 0.0075 with chains and 0.02 without; of auto, this is
-    the rate of the second phase."""
+    """By default 0.001 for adam, and for muon 0.0075 with chains and 0.02 without.
+    Of auto, this is the rate of the second phase."""
 
     lr_schedule: Literal["cosine", "iwae-study", "constant"] = "cosine"
     """cosine: to zero at the end of a phase. iwae-study: x 10^(-i/7) for 3^i epochs."""
@@ -186,15 +187,16 @@ class RunOptions:
     """Seed of the weights, the order of the data and all draws."""
 
     keep: Literal["best", "last"] = "best"
-    """Which weights the run is opened with: those of the best bound on validation data, or the
-    last ones. Without validation data, the last ones."""
+    """Which weights the run is opened with.
+    best: those of the best bound on validation data, if there are such data.
+    last: those of the last update."""
 
     patience: int | None = None
     """End training after so many bounds on validation data that are not above the best."""
 
     validate_every: int | None = None
-    """Epochs between two bounds on validation data; by default as often as costs a tenth of
-    training."""
+    """Epochs between two bounds on validation data.
+    By default as many as keep their cost to a tenth of that of training."""
 
     checkpoint_minutes: float = 5.0
     """Minutes between two checkpoints; the last state is always kept."""
@@ -260,7 +262,9 @@ class TrainConfig:
         rate = None if self.method.method == "auto" else options.learning_rate
         start = Phase(VAE(), self._optimizer(False, rate))
         shares = [(start, warm), (main, num_updates - warm)]
-        phases = [dataclasses.replace(phase, share=share) for phase, share in shares if share]
+        phases = [
+            dataclasses.replace(phase, share=float(share)) for phase, share in shares if share
+        ]
         return Recipe(tuple(phases), options.ema)
 
     def _optimizer(self, has_chains: bool, rate: float | None) -> Any:
@@ -321,8 +325,8 @@ class SamplerOptions:
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
 
     tolerance: float | None = None
-    """Simulate more examples, or double T, until the gap of bidirectional Monte Carlo, with two
-    standard errors added, and the change of the mean are below this."""
+    """Simulate more examples, or double T, until the gap and the change of the mean are below this.
+    Two standard errors are added to the gap of bidirectional Monte Carlo."""
 
     max_seconds: float | None = None
     """Begin no new work after this time, but for a first tile of each part.
@@ -354,6 +358,8 @@ class SamplerOptions:
         """Return the certificate."""
         from aisle.evaluation import Certificate
 
+        # A tolerance is judged by them.
+        check_count("bdmc_examples", self.bdmc_examples, 0 if self.tolerance is None else 2)
         return Certificate(self.bdmc_examples, self.tolerance, self.max_seconds)
 
 
@@ -362,8 +368,8 @@ class EvaluateConfig:
     """What to evaluate, and how."""
 
     split: Literal["test", "valid", "train"] = "test"
-    """Which examples; step sizes are tuned on training examples, or on validation ones where the
-    training examples are evaluated."""
+    """Which examples.
+    Step sizes are tuned on training examples, or on validation examples with --split train."""
 
     num_examples: int = 1000
     """How many, spread evenly over the split."""
@@ -378,8 +384,8 @@ class EvaluateConfig:
 
     data: str | None = None
     """Other data than the run's: a named set, an .npy or .npz file, of the same shape.
-    For a data set with a test split, that split is evaluated; a plain array is evaluated whole,
-    and step sizes are tuned on simulated examples."""
+    For a data set with a test split, that split is evaluated; a plain array is evaluated whole.
+    For a plain array, step sizes are tuned on examples simulated from the model."""
 
     data_dir: Path | None = None
     """Folder of the named data sets, or of the file, if it has moved since training."""

@@ -4,18 +4,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from aisle import processes
-from aisle.data import Dataset, check_support, load
+from aisle.data import Dataset, as_split, check_support, load
 from aisle.errors import InputError
 from aisle.learning.looks import EarlyStopping, Validation
 from aisle.learning.plan import Plan
 from aisle.learning.recipe import Recipe
 from aisle.runs import checkpoints, folder
 from aisle.runs.config import absolute, from_json, to_json
-from aisle.runs.fitting import Fitted, run, with_ends
+from aisle.runs.fitting import Fitted, run
 from aisle.runs.networks import Weights, build
 from aisle.runs.opening import data_of, facts, weights_of
 from aisle.runs.options import TrainConfig
@@ -72,25 +69,14 @@ def resume(
 
 
 def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
-    """Build the networks, or take those of another run or of an exported file."""
-    mine = build(config.model, dataset.train, config.run.seed)
+    """Build the networks, with the weights of another run or of an exported file if named."""
+    networks = build(config.model, dataset.train, config.run.seed)
     source = config.model.init_from
-    if source is None:
-        return mine
-    other = weights_of(source)
-    shapes = [jax.tree.map(jnp.shape, each) for each in (mine, other)]
-    structures = [jax.tree.structure(each) for each in shapes]
-    if structures[0] != structures[1] or shapes[0] != shapes[1]:
-        raise InputError(
-            f"is {source}, which has other networks: use its --model, --num-latents, --num-hidden "
-            "and --likelihood, and data of the same size",
-            argument="init_from",
-        )
-    return other
+    return networks if source is None else weights_of(source, *networks)
 
 
-def plan_of(config: TrainConfig, dataset: Dataset) -> Plan:
-    """Return how a configuration trains on a data set."""
+def plan_of(config: TrainConfig, dataset: Dataset, ends: tuple[int, ...] | None = None) -> Plan:
+    """Return how a configuration trains on a data set; `ends` are those of a run to resume."""
     options, valid = config.run, dataset.valid
     validation = None
     if valid is not None:
@@ -110,11 +96,13 @@ def plan_of(config: TrainConfig, dataset: Dataset) -> Plan:
         options.seed,
         validation,
         callbacks,
+        ends=ends,
     )
     number = len(dataset.train)
     per_epoch = number // min(plan.batch_size, number)
-    recipe = config.recipe(per_epoch, plan.length(number))
-    return dataclasses.replace(plan, recipe=recipe)
+    # A run that is extended has the phases that it was begun with.
+    recipe = config.recipe(per_epoch, ends[-1] if ends else plan.length(number))
+    return dataclasses.replace(plan, recipe=recipe).fitted_to(number)
 
 
 def _train(
@@ -129,10 +117,10 @@ def _train(
     place = RunFolder(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
-    plan = plan_of(config, dataset)
-    if stored:
-        plan = with_ends(plan, stored)
-    plan = plan.fitted_to(len(dataset.train))
+    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
+    # Before networks are built for them.
+    for split in filter(None, (dataset.train, dataset.valid, dataset.test)):
+        as_split(split, dataset.source)
     networks = first_weights(config, dataset)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")

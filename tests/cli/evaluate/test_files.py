@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def test_the_json_file_has_what_scripts_rely_on(evaluated):
     assert content == json.loads((evaluated / "result.json").read_text())
 
 
-def test_examples_have_their_figures(evaluated):
+def test_examples_have_their_numbers(evaluated):
     columns = read_examples(evaluated)
     np.testing.assert_array_equal(columns["index"], np.arange(NUM_EXAMPLES) * 297 // NUM_EXAMPLES)
     mean = read_result(evaluated)["log_likelihood"]["mean"]
@@ -155,10 +156,15 @@ def test_so_does_one_as_users_start_it(tmp_path):
     assert_same_result(tmp_path / "killed", tmp_path / "whole")
 
 
-def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(capsys, tmp_path, digits):
+def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(
+    capsys, tmp_path, digits, evaluated
+):
+    # The long run is there already.
+    shutil.copytree(evaluated, tmp_path / "found")
     options = [*SETTINGS, "--out", tmp_path / "found", "--whole-split", 3]
-    code, out, _ = run(capsys, "evaluate", digits, *options)
+    code, out, err = run(capsys, "evaluate", digits, *options)
     assert code == 0
+    assert not re.search("^T=4", err, re.MULTILINE)
     long_run = read_examples(tmp_path / "found")
     short_run = read_examples(tmp_path / "found" / "whole-split-T3")
     np.testing.assert_array_equal(short_run["index"], np.arange(297))
@@ -173,8 +179,7 @@ def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(capsys, tmp_pa
 
 
 def test_the_file_says_what_was_evaluated(evaluated):
-    about = read_result(evaluated)["settings"]["about"]
-    assert about == {
+    assert read_result(evaluated)["settings"]["about"] == {
         "update": 3,
         "split": "test",
         "num_examples": NUM_EXAMPLES,

@@ -1,13 +1,16 @@
 """Mistakes in the arguments of `aisle evaluate`, found before anything is computed."""
 
+import importlib
 import os
+
+import shutil
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.experiments import evaluating, training
+from aisle.runs import checkpoints, opening
 from commands import assert_mistake, contents, run
 
 BAD_OPTIONS = [
@@ -30,7 +33,7 @@ BAD_OPTIONS = [
     (["--bdmc-examples", "-1"], "--bdmc-examples is -1"),
     (["--tolerance", "0"], "--tolerance is 0"),
     (["--tolerance", "nan"], "--tolerance is nan"),
-    (["--tolerance", "0.1", "--bdmc-examples", "0"], "--bdmc-examples is 0"),
+    (["--tolerance", "0.1", "--bdmc-examples", "1"], "--bdmc-examples is 1: it must be at least 2"),
     (["--max-seconds", "-1"], "--max-seconds is -1"),
     (["--importance-samples", "-1"], "--importance-samples is -1"),
     (["--seed", "-1"], "--seed is -1"),
@@ -47,11 +50,11 @@ BAD_OPTIONS = [
 def no_evaluation(monkeypatch):
     """Fail instead of computing where a mistake is not noticed."""
 
-    def tiles(*_):
+    def rounds(*_):
         raise AssertionError("the evaluation began")
 
-    monkeypatch.setattr("aisle.evaluation.work._tiles", tiles)
-    monkeypatch.setattr("aisle.evaluation.pilot.tune", tiles)
+    module = importlib.import_module("aisle.evaluation.log_likelihood")
+    monkeypatch.setattr(module, "run_rounds", rounds)
 
 
 @pytest.mark.parametrize(
@@ -102,20 +105,23 @@ def test_data_that_are_bad_only_where_the_pilot_looks(capsys, tmp_path, no_evalu
     assert not (digits / "evaluations").exists()
 
 
-def test_weights_that_are_not_finite(capsys, monkeypatch, no_evaluation, digits):
-    opened = training.open_run(digits)
+def test_weights_that_are_not_finite(capsys, tmp_path, no_evaluation, digits):
+    folder, opened = tmp_path / "run", opening.open_run(digits)
+    shutil.copytree(digits, folder)
     bias = opened.model.decoder.layers[0].bias.at[1].set(jnp.nan)
     model = eqx.tree_at(lambda m: m.decoder.layers[0].bias, opened.model, bias)
-    monkeypatch.setattr(evaluating, "open_run", lambda path: opened._replace(model=model))
-    result = run(capsys, "evaluate", digits)
-    assert_mistake(result, f"the weights of {digits} at update 3 are not all finite")
-    assert not (digits / "evaluations").exists()
+    arrays = eqx.filter((model, opened.proposal), eqx.is_inexact_array)
+    checkpoints.save(folder, 3, {"state": {"params": arrays}})
+    result = run(capsys, "evaluate", folder)
+    assert_mistake(result, f"the weights of {folder} at update 3 are not all finite")
+    assert not (folder / "evaluations").exists()
 
 
 def test_other_files_are_left_alone(capsys, tmp_path, no_evaluation, digits):
     (tmp_path / "notes.txt").write_text("mine")
     for out in (tmp_path, tmp_path / "notes.txt"):
-        assert_mistake(run(capsys, "evaluate", digits, "--out", out), str(out), "--out")
+        result = run(capsys, "evaluate", digits, "--out", out)
+        assert_mistake(result, str(out), "choose a")
     assert contents(tmp_path) == {tmp_path / "notes.txt": b"mine"}
 
 

@@ -1,13 +1,16 @@
 """What the options of `aisle evaluate` ask the library for."""
 
+from pathlib import Path
+
 import equinox as eqx
 import numpy as np
 import pytest
 
 from aisle.data import load
-from aisle.experiments import evaluating, training
-from aisle.experiments.options import EvaluateConfig, SamplerOptions
-from aisle.learning.observations import observe_rows
+from aisle.annealing import HMC, Kernel, schedules
+from aisle.evaluation import Certificate, Sampler
+from aisle.runs import evaluating, opening
+from aisle.runs.options import EvaluateConfig, SamplerOptions
 
 
 class StopError(Exception):
@@ -41,7 +44,7 @@ def evaluate_command(*arguments):
 
 def observations(split, number, *, of):
     indices = np.arange(number) * len(split) // of
-    return observe_rows(split, indices, "static"), indices
+    return split.observe(indices), indices
 
 
 def test_the_defaults(asked, digits):
@@ -51,24 +54,10 @@ def test_the_defaults(asked, digits):
     np.testing.assert_array_equal(found["x"], xs)
     np.testing.assert_array_equal(found["indices"], indices)
     np.testing.assert_array_equal(found["pilot_x"], observations(data.train, 64, of=64)[0])
-    opened = training.open_run(digits)
+    opened = opening.open_run(digits)
     assert eqx.tree_equal((found["model"], found["proposal"]), (opened.model, opened.proposal))
-    defaults = {
-        "num_chains": 16,
-        "num_temperatures": 500,
-        "num_leapfrog": 4,
-        "schedule": "sigmoid",
-        "precondition": 0.75,
-        "momentum_refresh": 0.6,
-        "target_accept": 0.8,
-        "refit": 0,
-        "bdmc_examples": 100,
-        "tolerance": None,
-        "max_seconds": None,
-        "importance_samples": 0,
-        "seed": 0,
-    }
-    assert {name: found[name] for name in defaults} == defaults
+    assert (found["sampler"], found["certificate"]) == (Sampler(), Certificate())
+    assert (found["importance_samples"], found["seed"]) == (0, 0)
     assert found["out"].parent == digits / "evaluations"
     assert not found["out"].exists()
 
@@ -77,17 +66,31 @@ def test_the_other_split_and_start(asked, digits):
     found = asked(digits, "--split", "train", "--start", "prior", "--num-examples", 5, "-C", 3)
     data = load("digits")
     np.testing.assert_array_equal(found["x"], observations(data.train, 5, of=5)[0])
-    np.testing.assert_array_equal(found["indices"], [0, 300, 600, 900, 1200])
-    np.testing.assert_array_equal(found["pilot_x"], observations(data.test, 64, of=64)[0])
+    np.testing.assert_array_equal(found["indices"], [0, 270, 540, 810, 1080])
+    np.testing.assert_array_equal(found["pilot_x"], observations(data.valid, 64, of=64)[0])
     assert found["proposal"] is None
-    assert found["num_chains"] == 3
-    assert found["precondition"] == 0
+    assert found["sampler"].num_chains == 3
 
 
-def test_the_kernel_of_the_paper(asked, digits):
+def test_the_validation_split_is_tuned_on_training_examples(asked, digits):
+    found = asked(digits, "--split", "valid")
+    data = load("digits")
+    np.testing.assert_array_equal(found["x"], observations(data.valid, 150, of=150)[0])
+    np.testing.assert_array_equal(found["pilot_x"], observations(data.train, 64, of=64)[0])
+
+
+def test_every_option_of_the_chains_reaches_them(asked, digits):
     found = asked(digits, "--kernel", "paper", "--target-accept", "0.7")
-    names = ("num_leapfrog", "schedule", "precondition", "momentum_refresh", "target_accept")
-    assert [found[name] for name in names] == [10, "sigmoid", 0, 1, 0.7]
+    assert found["sampler"].kernel == Kernel.paper(is_long=True, target_accept=0.7)
+    chains = ("-C", 3, "-T", 7, "-L", 6, "--schedule", "linear", "--refit", 2, "--memory-mb", 9)
+    moves = ("--precondition", 0.5, "--momentum-refresh", 0.9, "--seed", 4)
+    rest = ("--bdmc-examples", 5, "--tolerance", 0.2, "--max-seconds", 30)
+    found = asked(digits, *chains, *moves, *rest, "--importance-samples", 8)
+    hmc = HMC(num_leapfrog=6, refresh=0.9, precondition=0.5)
+    kernel = Kernel(schedules.linear, hmc, 0.8)
+    assert found["sampler"] == Sampler(3, 7, kernel, refit=2, memory_mb=9)
+    assert found["certificate"] == Certificate(5, 0.2, 30.0)
+    assert (found["importance_samples"], found["seed"]) == (8, 4)
 
 
 def test_other_data_of_the_same_shape(asked, tmp_path, digits):
@@ -95,7 +98,7 @@ def test_other_data_of_the_same_shape(asked, tmp_path, digits):
     np.savez(tmp_path / "other.npz", train=values[:20], test=np.round(values[20:]))
     found = asked(digits, "--data", tmp_path / "other.npz")
     np.testing.assert_array_equal(found["x"], np.round(values[20:]))
-    assert found["pilot_x"].shape == (20, 64)
+    assert found["pilot_x"].shape == (18, 64)
 
 
 @pytest.mark.parametrize("name", ["other.npy", "other.npz"])
@@ -108,17 +111,24 @@ def test_all_of_an_array_by_itself(asked, tmp_path, digits, name):
     assert found["pilot_x"] is None
 
 
-def test_of_what_was_trained_on_only_the_tenth_that_was_held_out(asked, tmp_path, make_run):
+@pytest.mark.parametrize("num_valid", [None, 5, 0])
+def test_of_what_was_trained_on_only_the_tenth_that_was_held_out(
+    asked, tmp_path, make_run, num_valid
+):
     values = np.round(np.random.default_rng(0).random((30, 64))).astype(np.float32)
     np.save(tmp_path / "mine.npy", values)
-    folder = make_run(str(tmp_path / "mine.npy"))
+    folder = make_run(str(tmp_path / "mine.npy"), num_valid)
     (tmp_path / "mine.npy").rename(tmp_path / "moved.npy")
+    test = load(tmp_path / "moved.npy").test
     found = asked(folder, "--data", tmp_path / "moved.npy")
-    assert found["x"].shape == (3, 64)
-    assert found["pilot_x"].shape == (27, 64)
+    np.testing.assert_array_equal(found["x"], values[test.rows])
+    # Step sizes are tuned on none of these.
+    pilot = found["pilot_x"]
+    assert len(pilot) == 25
+    assert not any(np.array_equal(one, other) for one in pilot for other in found["x"])
 
 
-def test_the_folder_is_named_by_what_the_figures_depend_on():
+def test_the_folder_is_named_by_what_the_numbers_depend_on():
     def name(update=3, **changes):
         sampler = {k: changes.pop(k) for k in list(changes) if k in SamplerOptions.__annotations__}
         return evaluating.folder_name(
@@ -133,6 +143,7 @@ def test_the_folder_is_named_by_what_the_figures_depend_on():
         "importance_samples": 7,
         "memory_mb": 9,
         "whole_split": 5,
+        "data_dir": Path("elsewhere"),
     }
     assert name(**free) == name()
     assert name(num_leapfrog=4, momentum_refresh=0.6) == name()

@@ -1,25 +1,29 @@
 """What `aisle evaluate` prints of a result."""
 
 import re
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from aisle.evaluation import Certificate
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
-from aisle.experiments import evaluating
-from aisle.experiments.options import EvaluateConfig, SamplerOptions
+from aisle.runs import evaluating, folder
+from aisle.runs.opening import open_run
+from aisle.runs.options import EvaluateConfig, SamplerOptions
 from aisle.statistics import Mean
 from commands import run
 
 
-def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch, digits):
+def test_ctrl_c_says_how_to_resume(capsys, monkeypatch, digits):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluating, "log_likelihood", interrupted)
     code, out, err = run(capsys, "evaluate", digits)
     assert (code, out) == (130, "")
-    assert err == "aisle: interrupted: the same command goes on where it was\n"
+    assert err == "aisle: interrupted: the same command resumes it\n"
 
 
 # A result as if computed, in two rounds of which the second did not do.
@@ -36,13 +40,11 @@ FOUND = LogLikelihood(
     acceptance=np.array([0.5, 0.75]),
     betas=np.linspace(0, 1, 21),
     step_sizes=np.ones(20),
-    num_chains=4,
-    num_leapfrog=2,
     rounds=ROUNDS,
     importance=Importance(50, Mean(-11, 0.5, 3), Mean(-13, 0.75, 3), Mean(1, 0.125, 3), 4, 9),
     is_tolerance_reached=False,
     is_complete=True,
-    settings={"about": {"update": 3}},
+    settings={"num_chains": 4, "num_leapfrog": 2},
 )
 
 
@@ -50,14 +52,14 @@ FOUND = LogLikelihood(
 def shown(capsys, monkeypatch, digits):
     """What is printed of a result."""
 
-    def show(result, *options):
+    def show(result, *options, of=digits):
         def evaluate(*_, report, **__):
             for round_ in result.rounds:
                 report(round_)
             return result
 
         monkeypatch.setattr(evaluating, "log_likelihood", evaluate)
-        code, out, err = run(capsys, "evaluate", digits, *options)
+        code, out, err = run(capsys, "evaluate", of, *options)
         assert (code, err) == (0, "")
         return out.splitlines()
 
@@ -98,7 +100,7 @@ def test_the_table(shown):
 
 
 def test_the_whole_split_has_a_line_of_its_own(shown):
-    lines = shown(FOUND._replace(whole_split=Mean(-10.5, 0.125, 1797)))
+    lines = shown(replace(FOUND, whole_split=Mean(-10.5, 0.125, 1797)))
     assert any("whole split" in line and "-10.50 +- 0.12 nats, 1,797 ex." in line for line in lines)
     assert not any("whole split" in line for line in shown(FOUND))
 
@@ -108,11 +110,11 @@ def test_a_split_that_is_annealed_whole_needs_no_short_run(monkeypatch, digits):
 
     def log_likelihood(*_, **options):
         calls.append(options)
-        return FOUND._replace(indices=options["indices"])
+        return replace(FOUND, indices=options["indices"])
 
     monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
     config = EvaluateConfig(num_examples=500, whole_split=3)
-    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert evaluating.evaluate(open_run(digits), config)[0].whole_split is None
     assert len(calls) == 1
 
 
@@ -122,13 +124,13 @@ def test_time_that_is_up_leaves_the_whole_split_out(monkeypatch, digits, is_comp
 
     def log_likelihood(*_, **options):
         calls.append(options)
-        return FOUND._replace(indices=options["indices"], is_complete=is_complete)
+        return replace(FOUND, indices=options["indices"], is_complete=is_complete)
 
     monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
     monkeypatch.setattr(evaluating, "save", lambda *_: None)
     sampler = SamplerOptions(max_seconds=max_seconds)
     config = EvaluateConfig(num_examples=3, whole_split=3, sampler=sampler)
-    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert evaluating.evaluate(open_run(digits), config)[0].whole_split is None
     assert len(calls) == 1
 
 
@@ -137,29 +139,32 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
 
     def log_likelihood(*_, **options):
         calls.append(options)
-        return FOUND._replace(indices=options["indices"], is_complete=len(calls) == 1)
+        return replace(FOUND, indices=options["indices"], is_complete=len(calls) == 1)
 
     monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
     monkeypatch.setattr(evaluating, "save", lambda *_: None)
     sampler = SamplerOptions(tolerance=0.5, max_seconds=1000.0, importance_samples=7, refit=9)
     config = EvaluateConfig(num_examples=3, whole_split=3, sampler=sampler)
-    assert evaluating.evaluate(digits, config)[0].whole_split is None
+    assert evaluating.evaluate(open_run(digits), config)[0].whole_split is None
     long, short = calls
-    assert (long["tolerance"], long["max_seconds"], long["importance_samples"]) == (0.5, 1000, 7)
+    assert (long["certificate"], long["importance_samples"]) == (Certificate(100, 0.5, 1000.0), 7)
     # What is left of the time, and nothing that needs a certificate or costs more.
-    assert (short["tolerance"], short["bdmc_examples"], short["importance_samples"]) == (None, 0, 0)
-    assert 0 < short["max_seconds"] < 1000
-    assert (long["refit"], short["refit"]) == (9, 0)
+    left = short["certificate"].max_seconds
+    assert (short["certificate"], short["importance_samples"]) == (Certificate(0, None, left), 0)
+    assert 0 < left < 1000
+    assert (long["sampler"].refit, short["sampler"].refit) == (9, 0)
+    assert (short["sampler"].num_chains, short["sampler"].num_temperatures) == (2, 3)
 
 
-def test_training_that_is_not_finished_is_told(shown, digits):
-    words = f"Training is not finished (update 2 of 3): aisle train --resume {digits}"
-    early = FOUND._replace(settings={"about": {"update": 2}})
-    assert words in "".join(shown(early))
+def test_training_that_is_not_finished_is_reported(shown, tmp_path, digits):
     assert "not finished" not in "".join(shown(FOUND))
+    shutil.copytree(digits, tmp_path / "run")
+    folder.update_config(tmp_path / "run", folder.read_config(digits) | {"ends": [2, 4]})
+    words = f"Training is not finished (update 3 of 4): aisle train --resume {tmp_path / 'run'}"
+    assert words in "".join(shown(FOUND, of=tmp_path / "run"))
 
 
-def test_a_gap_that_is_too_noisy_for_its_tolerance_is_told(shown):
+def test_a_gap_that_is_too_noisy_for_its_tolerance_is_reported(shown):
     words = "The gap's error is too large for this tolerance: raise --bdmc-examples."
     # It is 0.1, so that two of them are more than 0.15.
     assert words in shown(FOUND, "--tolerance", "0.15")
@@ -171,19 +176,19 @@ def test_a_large_gap_comes_with_what_to_do(shown):
     words = "The gap is large: raise -T; where that helps little, add --refit 6000"
     [last] = FOUND.rounds[-1:]
     large = last.bdmc._replace(gap=Mean(1.5, 3.0, 10))
-    assert words in "".join(shown(FOUND._replace(rounds=[last._replace(bdmc=large)])))
+    assert words in "".join(shown(replace(FOUND, rounds=[last._replace(bdmc=large)])))
     assert words not in "".join(shown(FOUND))
 
 
-def test_a_reader_is_told_what_is_missing(shown):
+def test_a_reader_is_reported_what_is_missing(shown):
     log_p = np.array([-9.0, np.nan, -np.inf])
     alone = Round(10, Mean(float("-inf"), float("nan"), 3), None, None, 1000, 1.5)
-    found = FOUND._replace(
+    found = replace(FOUND, 
         is_complete=False, is_tolerance_reached=None, log_p=log_p, rounds=[alone], importance=None
     )
     lines = shown(found)
     assert lines[0] == "T=10   log p(x) >= -inf +- nan   2 s"
-    assert "The time was up before all examples were done; the same command goes on." in lines
+    assert "The time was up before all examples were done; the same command resumes it." in lines
     assert "2 examples have no finite log p(x), and so has the mean." in lines
     others = ("tolerance", "simulated", "importance")
     assert not any(word in line for line in lines for word in others)

@@ -1,0 +1,127 @@
+"""Write one page about runs that needs nothing but itself."""
+
+import importlib.metadata
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jinja2
+import numpy as np
+
+from aisle.data import spread
+from aisle.files import writing
+from aisle.report import comparison, drawing
+from aisle.report.comparison import Group
+from aisle.report.pictures import (
+    Panel,
+    image_url,
+    picture_size,
+    reconstruction_panel,
+    sample_observations,
+)
+from aisle.report.reading import Run, Weights
+from aisle.report.words import joined, number, with_error
+from aisle.types import PRNGKey
+
+# Runs that a title names; more are counted.
+_MOST_NAMES = 4
+# Samples whose features are drawn where examples are no pictures.
+_NUM_MARGINAL = 1000
+
+
+def save_page(path: Path, runs: Sequence[Run], *, num_examples: int = 32, seed: int = 0) -> None:
+    """Write a page about runs.
+
+    Args:
+        path: HTML file to write.
+        runs: those on the same data are compared with the first of them.
+        num_examples: samples shown of each run; half as many reconstructions.
+        seed: of what is drawn from the models.
+    """
+    text = render(runs, num_examples=num_examples, seed=seed)
+    with writing(path) as part:
+        # A name that is not text has no place in UTF-8.
+        part.write_bytes(text.encode("utf-8", "replace"))
+
+
+def render(runs: Sequence[Run], *, num_examples: int, seed: int) -> str:
+    """Return the page as text."""
+    environment = jinja2.Environment(
+        # Everything but the drawings is escaped: names and settings come from anywhere.
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader("aisle.report", ""),
+    )
+    environment.filters |= {"mean": with_error, "number": number}
+    groups = comparison.compare(runs)
+    names = [m.name for group in groups for m in group.members]
+    named = joined(names) if len(names) <= _MOST_NAMES else f"{len(names)} runs"
+    return environment.get_template("page.html").render(
+        title=f"{named} on {joined([group.data for group in groups])}",
+        version=importlib.metadata.version("aisle"),
+        seed=seed,
+        parts=[_part(group, jax.random.key(seed), num_examples) for group in groups],
+    )
+
+
+def _part(group: Group, key: PRNGKey, num_examples: int) -> dict[str, Any]:
+    """Return what the page says about the runs on one data set."""
+    best, sentences = comparison.result(group)
+    samples = {m.style: _samples(m.run.weights, key, num_examples) for m in group.members}
+    return {
+        "group": group,
+        "best": best,
+        "sentences": sentences,
+        "warnings": [text for m in group.members for text in comparison.warnings(m)],
+        "gains": drawing.gains(group),
+        "differing": comparison.differing_settings(group),
+        "training": drawing.training(group),
+        "marginals": _marginals(group, samples),
+        "pictures": {
+            m.name: _pictures(m.run.weights, samples[m.style], key) for m in group.members
+        },
+        "evaluate": {m.name: _evaluate_command(m.run) for m in group.members},
+    }
+
+
+def _evaluate_command(run: Run) -> str:
+    if run.weights is not None:
+        return f"aisle evaluate {shlex.quote(str(run.path))}"
+    out = str(run.path / "evaluations" / "test")
+    return f"aisle.log_likelihood(model, proposal, x, out={out!r})"
+
+
+def _samples(weights: Weights | None, key: PRNGKey, num_pictures: int) -> np.ndarray:
+    """Draw from a model: E[x|z] to be shown as pictures, or else x itself."""
+    if weights is None:
+        return np.zeros((0, 0))
+    is_picture = picture_size(weights.shape) is not None
+    count = num_pictures if is_picture else _NUM_MARGINAL
+    return np.asarray(sample_observations(key, weights.model, count, is_mean=is_picture))
+
+
+def _pictures(weights: Weights | None, samples: np.ndarray, key: PRNGKey) -> dict[str, str]:
+    """Return pictures by their captions; a caption without a picture says why there is none."""
+    if weights is None:
+        return {"No samples: only the program that trained this model can build it.": ""}
+    if not np.isfinite(samples).all():
+        return {"The samples of this model are not finite.": ""}
+    shown, size, xs = {}, picture_size(weights.shape), weights.examples
+    if size is not None:
+        shown["Samples"] = image_url(Panel("", samples), size)
+    if size is not None and xs is not None:
+        xs = xs[spread(len(xs), max(1, len(samples) // 2))]
+        panel = reconstruction_panel(key, weights.model, weights.proposal, xs)
+        shown["Test examples, each above its reconstruction"] = image_url(panel, size)
+    return shown | ({weights.problem: ""} if weights.problem else {})
+
+
+def _marginals(group: Group, samples: dict[int, np.ndarray]) -> str:
+    """Draw the features of data that are no pictures."""
+    tables = [(m.style, m.run.weights) for m in group.members if m.run.weights]
+    tables = [(style, w.examples) for style, w in tables if picture_size(w.shape) is None]
+    data = [np.asarray(examples) for _, examples in tables if examples is not None]
+    own = {style: samples[style] for style, _ in tables if np.isfinite(samples[style]).all()}
+    return drawing.marginals(group, data[0], own) if data else ""
