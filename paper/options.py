@@ -12,9 +12,8 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.main import Command, Program, main as run_program
-from aisle.cli.sample import RunPath
+from aisle.cli.options import RunPath, optional
 from aisle.errors import InputError
-from aisle.experiments.options import optional
 
 _DESCRIPTION = (
     "Run the studies of Ding & Freedman (2020) again, and some beyond it, and say which claims "

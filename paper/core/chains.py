@@ -46,6 +46,7 @@ __all__ = [
     "Preset",
     "anneal",
     "anneal_examples",
+    "betas_of",
     "compiler_options",
     "draw_implicit",
     "first_kernel",
@@ -146,6 +147,11 @@ def anneal(key: PRNGKey, q: Distribution, density: LogDensity, kernel: Kernel) -
 def gradients_per_chain(kernel: Kernel) -> int:
     """Count the gradients of log p(x, z) that a chain costs."""
     return kernel.ladder.num_gradients
+
+
+def betas_of(schedule: str, num_temperatures: int) -> Betas:
+    """Return the inverse temperatures of a schedule by its name in the library."""
+    return getattr(schedules, schedule)(num_temperatures)
 
 
 def first_kernel(preset: Preset, betas: Betas, num_samples: int) -> Kernel:
@@ -268,7 +274,6 @@ def draw_implicit(
 @eqx.filter_jit
 def tune_for_density(key: PRNGKey, q: Distribution, density: LogDensity, kernel: Kernel) -> Kernel:
     """Return the kernel with step sizes tuned on chains from q to one density."""
-
 
     def acceptance(key: PRNGKey, sizes: tuning.StepSizes) -> tuning.StepSizes:
         trial = dataclasses.replace(kernel, step_sizes=sizes)

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from aisle.evaluation import LogLikelihood, log_likelihood, parts
-from aisle.evaluation.folders import claim, digest
-from aisle.evaluation.results import as_json
 from aisle.data import spread
-from aisle.evaluation import Certificate, Sampler
+from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood, parts
+from aisle.evaluation.folders import claim, digest
 from aisle.evaluation.pilot import NUM_EXAMPLES
+from aisle.evaluation.results import as_json
 from aisle.files import remove_leftovers
 from aisle.runs import commands, evaluating
 from aisle.runs.opening import open_run

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import PyTree
 
-from aisle.errors import check_rules, check_seed
+from aisle.errors import check, check_seed
 from aisle.progress import Progress
 from aisle.types import Model, PRNGKey, Proposal
 from paper.core.chains import Preset, preset_for
@@ -55,7 +55,8 @@ def check_settings(settings: Settings) -> None:
         "temperatures": (lowest >= 1, "one or more numbers, each at least 1"),
         "num_leapfrog": (settings.num_leapfrog >= 1, "at least 1"),
     }
-    check_rules(settings._asdict(), rules)
+    for name, (is_kept, rule) in rules.items():
+        check(is_kept, name, getattr(settings, name), rule)
     check_seed(settings.seed)
 
 

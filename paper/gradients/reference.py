@@ -13,10 +13,10 @@ from aisle.statistics import Mean, summarise
 from paper.core.chains import (
     EVALUATION,
     Kernel,
+    betas_of,
     first_kernel,
     gradients_per_chain,
     normalised_weights,
-    schedules,
     tune_between,
     walk_gradients,
 )
@@ -93,7 +93,7 @@ def _run_reference(bench: Bench) -> Reference:
 
 def _kernel(bench: Bench) -> Kernel:
     settings, preset = bench.settings, bench.preset(EVALUATION, "tuned")
-    betas = schedules.named(preset.schedule, settings.reference_temperatures)
+    betas = betas_of(preset.schedule, settings.reference_temperatures)
     kernel = first_kernel(preset, betas, settings.reference_parts * settings.reference_chains)
     key, networks = bench.key("reference", "pilot"), (bench.model, bench.proposal)
     return tune_between(key, *networks, bench.pilot_xs, kernel, preset)

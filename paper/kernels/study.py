@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from aisle.errors import check_rules, check_seed
+from aisle.errors import check, check_seed
 from aisle.statistics import Mean, summarise
 from aisle.types import PRNGKey
 from paper.core import chains
@@ -192,12 +192,14 @@ def savings(results: list[KernelResult]) -> list[Saving]:
 
 def _check(config: Config) -> None:
     rules = {
+        "num_examples": (config.num_examples >= 1, "at least 1"),
         "chains": (config.chains >= 1, "at least 1"),
         "steps": (min(config.steps, default=0) >= 1, "one or more numbers, each at least 1"),
         "truth_temperatures": (config.truth_temperatures >= 2, "at least 2"),
         "truth_chains": (config.truth_chains >= 1, "at least 1"),
     }
-    check_rules(config._asdict(), rules)
+    for name, (is_kept, rule) in rules.items():
+        check(is_kept, name, getattr(config, name), rule)
     check_seed(config.seed)
 
 
@@ -238,7 +240,7 @@ def _run_chains(study: Study, name: str, preset: Preset, steps: int) -> dict[str
 def _tuned(study: Study, preset: Preset, num_temperatures: int) -> Kernel:
     """Return a kernel with tuned step sizes, and with temperatures placed by a pilot if adapted."""
     is_adapted = preset.schedule == ADAPTED
-    betas = schedules.named("linear" if is_adapted else preset.schedule, num_temperatures)
+    betas = chains.betas_of("linear" if is_adapted else preset.schedule, num_temperatures)
     kernel = chains.first_kernel(preset, betas, study.config.chains)
     tuned = _with_steps(study, kernel, preset.target_accept)
     if not is_adapted:

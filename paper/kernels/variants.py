@@ -12,7 +12,6 @@ _WORDS = {
     "schedule": "{} schedule",
     "precondition": "scale^{:g}",
     "momentum_refresh": "refresh {:g}",
-    "jitter": "jitter {:g}",
     "target_accept": "target {:g}",
 }
 
@@ -42,7 +41,6 @@ def _variants() -> dict[str, Preset]:
         *(_variant("tuned", num_leapfrog=value) for value in (1, 4)),
         _variant("tuned", momentum_refresh=0.4),
         *(_variant("tuned", target_accept=value) for value in (0.65, 0.9)),
-        _variant("tuned", jitter=0.2),
         *(_variant("tuned", schedule=value) for value in ("sigmoid", "ramp", ADAPTED)),
         _variant("paper", schedule=ADAPTED),
     ]

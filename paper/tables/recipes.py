@@ -42,8 +42,6 @@ _TRIALS = [
     _Trial("mh-hmc", Method("mh-hmc", 1, 11)),
     _Trial("wake", dataclasses.replace(TUNED, phi_objective="elbo+wake")),
     _Trial("ramp-wake", dataclasses.replace(_RAMP, phi_objective="elbo+wake")),
-    _Trial("tuned", TUNED, 0.62, "full"),
-    _Trial("tuned", TUNED, 0.76, "flow"),
     _Trial("rate-x0.5", TUNED, rate=0.5),
     _Trial("rate-x2", TUNED, rate=2.0),
     _Trial("rate-x4", TUNED, rate=4.0),

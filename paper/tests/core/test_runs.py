@@ -7,9 +7,9 @@ import shutil
 import equinox as eqx
 import numpy as np
 import pytest
+from aisle.experiments import evaluating, training
 
 from aisle.errors import InputError, Interrupted
-from aisle.experiments import evaluating, training
 from aisle.statistics import Mean
 from commands import contents
 from paper.core import runs

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from aisle.learning.observations import observe_rows
 
 from aisle.data import load, spread
 from aisle.errors import InputError
-from aisle.learning.observations import observe_rows
 from calling import assert_mistake, run
 from commands import contents
 from paper.core import trained

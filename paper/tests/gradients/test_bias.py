@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from aisle.evaluation.bias import compare, squared_norm
 from measures import z_score
+from paper.gradients.bias import compare, squared_norm
 
 
 def vectors(rng, number, mean, deviations):
@@ -32,8 +32,8 @@ def simulate(num_repeats, num_parts, number=400, scale=0.5):
 def test_bias_and_noise_are_right_on_average_and_so_are_their_errors(num_repeats, num_parts):
     """Whether the error is the estimator's, the reference's or that of both."""
     found, (bias, noise) = simulate(num_repeats, num_parts)
-    for figures, truth in ((0, bias), (1, noise), (2, bias + noise)):
-        values, errors = np.array([comparison[figures] for comparison in found]).T
+    for place, truth in ((0, bias), (1, noise), (2, bias + noise)):
+        values, errors = np.array([comparison[place] for comparison in found]).T
         assert abs(z_score(values, truth)) < 4
         assert 0.8 < np.sqrt(np.mean(errors**2)) / values.std(ddof=1) < 1.5
 

@@ -205,11 +205,12 @@ def never(monkeypatch):
         monkeypatch.setattr(study, name, computed)
 
 
-def test_other_files_are_left_alone(capsys, tmp_path, digits, never):
-    (tmp_path / "notes.txt").write_text("mine")
-    for out in (tmp_path, tmp_path / "notes.txt"):
-        assert_mistake(run(capsys, "kernels", digits, "--out", out), str(out), "--out")
-    assert contents(tmp_path) == {tmp_path / "notes.txt": b"mine"}
+def test_other_files_are_left_alone(capsys, untrained, never):
+    notes = untrained.parent / "notes.txt"
+    notes.write_text("mine")
+    for out in (notes.parent, notes):
+        assert_mistake(run(capsys, "kernels", untrained, "--out", out), str(out), "--out")
+    assert contents(untrained.parent) == {notes: b"mine"}
 
 
 def test_ctrl_c_says_how_to_resume(capsys, monkeypatch, quick):
@@ -239,9 +240,6 @@ BAD_OPTIONS = [
 @pytest.mark.parametrize(
     ("options", "words"), BAD_OPTIONS, ids=lambda a: " ".join(a) if isinstance(a, list) else ""
 )
-def test_a_bad_option_costs_one_line_and_leaves_nothing(
-    capsys, tmp_path, digits, never, options, words
-):
-    before = contents(digits)
-    assert_mistake(run(capsys, "kernels", digits, *options), words)
-    assert contents(digits) == before
+def test_a_bad_option_costs_one_line_and_leaves_nothing(capsys, untrained, never, options, words):
+    assert_mistake(run(capsys, "kernels", untrained, *options), words)
+    assert not list(untrained.iterdir())
