@@ -150,6 +150,18 @@ class Recipes(_Table):
     name = "recipes"
 
 
+class Defaults(_Table):
+    """Compare the library's default recipe with that of its first edition, in the same time.
+
+    For example: python -m paper defaults --budget smoke
+
+    The cells are runs as `aisle train mnist` makes them: finished runs in the folders
+    mnist-default-new and mnist-default-old of --out are only evaluated.
+    """
+
+    name = "defaults"
+
+
 @dataclass
 class Kernels:
     """Compare annealing kernels at equal cost on a trained model.
@@ -276,6 +288,7 @@ COMMANDS: dict[str, type[Command]] = {
     "beyond": Beyond,
     "ramp": Ramp,
     "recipes": Recipes,
+    "defaults": Defaults,
     "kernels": Kernels,
     "gradients": Gradients,
 }

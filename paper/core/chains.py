@@ -105,6 +105,12 @@ class Preset(NamedTuple):
     momentum_refresh: float
     target_accept: float
 
+    @property
+    def library_kernel(self) -> aisle.Kernel:
+        """The same as an object of the library."""
+        hmc = HMC(self.num_leapfrog, self.momentum_refresh, self.precondition)
+        return aisle.Kernel(getattr(schedules, self.schedule), hmc, self.target_accept)
+
     def kernel(self, betas: Betas, step_size: float, num_samples: int) -> Kernel:
         """Return the kernel of a schedule, with the same step size everywhere for a start."""
         sizes = jnp.full(len(betas) - 1, step_size)
@@ -185,9 +191,8 @@ def tune_between(
     preset: Preset,
 ) -> Kernel:
     """Return a kernel of many temperatures with step sizes from a pilot that has fewer."""
-    schedule = getattr(schedules, preset.schedule)
-    own = aisle.Kernel(schedule, kernel.hmc, preset.target_accept)
-    sizes = pilot.tune(key, model, proposal, xs, own, len(kernel.step_sizes))
+    number = len(kernel.step_sizes)
+    sizes = pilot.tune(key, model, proposal, xs, preset.library_kernel, number)
     return dataclasses.replace(kernel, step_sizes=sizes)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from aisle.data import Split
 from aisle.errors import InputError, Interrupted
 from aisle.runs import commands, evaluating, training, weights
+from aisle.runs.config import NOT_A_CONFIG, config_of
 from aisle.runs.fitting import run as train_by
 from aisle.runs.folder import last_metrics, read_config
 from aisle.runs.opening import export_run, open_run
@@ -26,13 +27,10 @@ from aisle.runs.options import (
 )
 from aisle.statistics import Mean
 from paper.core.chains import TRAINING
-from paper.tables.plans import Evaluation, Method, Training, read_training
+from paper.tables.plans import Evaluation, Method, Training
 
 # Of a file of weights.
 WEIGHTS_SUFFIX = weights.SUFFIX
-
-# Of the IWAE study for Adam, and for the matrices of Muon.
-_RATES = {"adam": 1e-3, "muon": 0.02}
 
 # What values that are no plan lead to.
 NOT_A_PLAN = (AttributeError, KeyError, TypeError)
@@ -92,11 +90,6 @@ def resolved(plan: Training) -> Training:
     return dataclasses.replace(plan, method=Method(**{**own, **filled}).effective)
 
 
-def usual_rate(optimizer: str) -> float:
-    """Return the learning rate that an optimiser has if none is given."""
-    return _RATES[optimizer]
-
-
 def command(plan: Training, start: str | None) -> str:
     """Return the `aisle train` command of a plan, from the weights of another cell if named."""
     return commands.train(_train_config(plan), start)
@@ -112,7 +105,7 @@ def train(plan: Training, folder: Path, start: Path | None) -> TrainedRun:
         model = dataclasses.replace(config.model, init_from=start)
         fitted = training.train(dataclasses.replace(config, model=model), folder)
     else:
-        _check_folder(folder, resolved(plan), start)
+        _check_folder(folder, plan, start)
         fitted = training.resume(folder)
     if fitted.is_interrupted:
         raise Interrupted(SIGINT, f"in {folder.name}; the same command resumes")
@@ -152,63 +145,82 @@ def read_about(file: Path) -> dict[str, Any]:
 
 
 def time_updates(plan: Training) -> Timing:
-    """Time a few updates, and multiply."""
+    """Time a few updates of each phase, and multiply; without bounds on validation data."""
     config = _train_config(plan)
     dataset = training.dataset_of(config)
-    number, batch_size = len(dataset.train), config.optimizer.batch_size
-    few = Split(dataset.train.take(np.arange(_TIMED_UPDATES * batch_size) % number))
-    few = dataclasses.replace(few, view=dataset.train.view)
-    short = dataclasses.replace(training.plan_of(config, dataset), num_epochs=2, validation=None)
-    networks = training.first_weights(config, dataset)
-    fitted = train_by(short.fitted_to(len(few)), *networks, few, show_progress=False)
-    if fitted.is_interrupted:
-        raise Interrupted(SIGINT)
-    updates = plan.num_epochs * (number // batch_size)
-    first, last = (fitted.history[i] for i in (_TIMED_UPDATES - 1, 2 * _TIMED_UPDATES - 1))
-    seconds, gradients = (last[name] - first[name] for name in ("seconds", "decoder_gradients"))
-    share = updates / _TIMED_UPDATES
-    return Timing(updates, round(gradients * share), seconds * share)
+    batch_size = config.optimizer.batch_size
+    rows = np.arange(_TIMED_UPDATES * batch_size) % len(dataset.train)
+    few = Split(dataset.train.take(rows), view=dataset.train.view)
+    whole, networks = training.plan_of(config, dataset), training.first_weights(config, dataset)
+    assert whole.ends is not None
+    seconds, gradients = 0.0, 0
+    for phase, number in zip(whole.recipe.phases, np.diff([0, *whole.ends]), strict=True):
+        recipe = dataclasses.replace(whole.recipe, phases=(phase,))
+        short = dataclasses.replace(
+            whole, recipe=recipe, num_epochs=2, ends=None, validation=None, callbacks=()
+        )
+        fitted = train_by(short.fitted_to(len(few)), *networks, few, show_progress=False)
+        if fitted.is_interrupted:
+            raise Interrupted(SIGINT)
+        first, last = (fitted.history[i] for i in (_TIMED_UPDATES - 1, 2 * _TIMED_UPDATES - 1))
+        share = int(number) / _TIMED_UPDATES
+        seconds += share * (last["seconds"] - first["seconds"])
+        gradients += round(share * (last["decoder_gradients"] - first["decoder_gradients"]))
+    return Timing(whole.ends[-1], gradients, seconds)
 
 
-def _check_folder(folder: Path, wanted: Training, start: Path | None) -> None:
-    """Refuse to resume a run of another plan; the table may have been moved since."""
+def _check_folder(folder: Path, plan: Training, start: Path | None) -> None:
+    """Refuse to resume a run of another plan; the table may have been moved since.
+
+    A run that `aisle train` made in the same way is as good as the table's own.
+    """
     stored = read_config(folder)
     try:
-        before, init_from = read_training(stored["train"]), stored["train"]["model"]["init_from"]
-    except NOT_A_PLAN as error:
+        before = config_of(stored["train"], stored["format"])
+    except NOT_A_CONFIG as error:
         raise InputError(
             f"{folder} is not a run of a table ({error!r}): choose another --out, or remove it"
         ) from None
-    names = [None if file is None else Path(file).name for file in (init_from, start)]
-    if before != wanted or names[0] != names[1]:
+    names = [file and file.name for file in (before.model.init_from, start)]
+    if _meaning(before) != _meaning(_train_config(plan)) or names[0] != names[1]:
         raise InputError(f"{folder} has other settings: choose another --out, or remove it")
 
 
-def _train_config(plan: Training) -> TrainConfig:
-    """Return the library's configuration: all training examples, and the last weights.
+def _meaning(config: TrainConfig) -> tuple[Any, ...]:
+    """Return what the weights depend on, but for those that they start from.
 
-    The cells on record were trained so, without validation data.
+    As objects: an option that is left out is the same as one that is given its default.
     """
+    return (
+        config.data,
+        config.num_epochs,
+        config.num_updates,
+        config.view(),
+        config.observations.num_valid,
+        dataclasses.replace(config.model, init_from=None),
+        config.optimizer.batch_size,
+        # In epochs, as the data are not here.
+        config.recipe(1, config.num_epochs or 0),
+        [getattr(config.run, name) for name in ("seed", "keep", "patience", "validate_every")],
+    )
+
+
+def _train_config(plan: Training) -> TrainConfig:
+    """Return the library's configuration."""
     method = plan.method.effective
-    own = {k: v for k, v in dataclasses.asdict(method).items() if v is not None}
+    own = dataclasses.asdict(method)
     if not method.has_chains:
         own = {"method": method.method, "num_samples": method.num_samples}
-    networks = dataclasses.asdict(plan.networks)
-    if networks.pop("proposal") != "diagonal":
-        raise InputError(
-            f"{plan.networks.proposal!r} encoders are only on record: the library has them no more"
-        )
-    optimizer = dataclasses.asdict(plan.optimizer)
-    if optimizer["learning_rate"] is None:
-        optimizer["learning_rate"] = usual_rate(plan.optimizer.optimizer)
+    if method.method == "auto":
+        own = {"method": "auto"}
     return TrainConfig(
         plan.data,
         plan.num_epochs,
         method=MethodOptions(**own),
-        model=ModelOptions(**networks),
-        observations=DataOptions(num_valid=0),
-        optimizer=OptimizerOptions(**optimizer),
-        run=RunOptions(seed=plan.seed, keep="last"),
+        model=ModelOptions(**dataclasses.asdict(plan.networks)),
+        observations=DataOptions(num_valid=plan.num_valid),
+        optimizer=OptimizerOptions(**dataclasses.asdict(plan.optimizer)),
+        run=RunOptions(seed=plan.seed, keep=plan.keep),
     )
 
 

@@ -16,6 +16,7 @@ from aisle.runs import commands, evaluating
 from aisle.runs.opening import open_run
 from aisle.runs.options import EvaluateConfig
 from aisle.types import Model, Proposal
+from paper.core.chains import Preset
 
 __all__ = [
     "LogLikelihood",
@@ -89,6 +90,7 @@ def estimate_log_p(
     *,
     num_chains: int,
     num_temperatures: int,
+    preset: Preset,
     seed: int,
     out: Path,
     show_progress: bool,
@@ -99,7 +101,7 @@ def estimate_log_p(
         subject.model,
         subject.proposal,
         subject.x,
-        sampler=Sampler(num_chains, num_temperatures),
+        sampler=Sampler(num_chains, num_temperatures, preset.library_kernel),
         certificate=Certificate(bdmc_examples),
         pilot_x=subject.pilot_x,
         indices=subject.indices,

@@ -40,7 +40,7 @@ Weigh = Callable[[Float[Array, " samples"]], Float[Array, "weightings samples"]]
 
 def chain_ends(key: PRNGKey, q: Distribution, density: LogDensity, kernel: Kernel) -> Samples:
     """Anneal K chains and return where they end."""
-    # The keys of aisle/learning/estimators.py: with others, what is measured could not be compared
+    # The keys of aisle/learning/methods.py: with others, what is measured could not be compared
     # with what trains, draw by draw.
     keys = jax.random.split(jax.random.split(key)[0], kernel.num_samples)
     run = jax.vmap(lambda key: anneal(key, q, density, kernel))(keys)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -40,14 +40,13 @@ from paper.core.trained import (
 from paper.kernels.variants import ADAPTED, VARIANTS
 
 # How the runs that stand for log p(x) are made, whatever the defaults of an evaluation.
-TRUTH: dict[str, Any] = {
-    "num_leapfrog": 4,
-    "schedule": "sigmoid",
-    "precondition": 0.75,
-    "momentum_refresh": 0.6,
-    "target_accept": 0.8,
-    "bdmc_examples": 100,
-}
+TRUTH = Preset(
+    num_leapfrog=4,
+    schedule="sigmoid",
+    precondition=0.75,
+    momentum_refresh=0.6,
+    target_accept=0.8,
+)
 
 # No round of an evaluation has this number: its keys and those below are not the same.
 _NO_ROUND = 2**31
@@ -159,8 +158,8 @@ def estimate_truth(study: Study) -> LogLikelihood:
         num_temperatures=study.config.truth_temperatures,
         seed=study.config.seed,
         out=study.folder / "truth",
+        preset=TRUTH,
         show_progress=study.show_progress,
-        **TRUTH,
     )
 
 

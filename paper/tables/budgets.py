@@ -31,6 +31,7 @@ class Budget(NamedTuple):
         start_epochs: of the cheap start by a VAE, likewise; empty for no start.
         annealed_epochs: of AIS with the tuned kernel after that, likewise, before the cells of the
             paper's tables: a VAE gives up latents, and the paper's kernel does not bring them back.
+        default_epochs: of the library's default recipe, on MNIST.
         extensions: cells that would take too long otherwise, by data set and name.
         extension_rate: learning rate of these.
         networks: of every cell, but for what its base changes.
@@ -44,6 +45,7 @@ class Budget(NamedTuple):
     careful: Evaluation
     start_epochs: Mapping[str, int] = {}
     annealed_epochs: Mapping[str, int] = {}
+    default_epochs: int = 1
     extensions: Mapping[str, Mapping[str, Extension]] = {}
     extension_rate: float | None = None
     networks: Networks = Networks()
@@ -72,6 +74,7 @@ BUDGETS = {
         careful=_annealing(20, 5, num_chains=2, num_temperatures=10, bdmc_examples=8, refit=5),
         start_epochs=dict.fromkeys(DATA, 1),
         annealed_epochs=dict.fromkeys(DATA, 1),
+        default_epochs=2,
         extensions={"mnist": {"ais-T5-K50": Extension("ais-T5-K5", 1)}},
         extension_rate=0.0005,
         networks=Networks(num_latents=4, num_hidden=16),
@@ -89,6 +92,7 @@ BUDGETS = {
         careful=_annealing(1000, 30, num_chains=8, num_temperatures=1000, **_CAREFUL),
         start_epochs={"mnist": 120, "omniglot": 240},
         annealed_epochs={"mnist": 11, "omniglot": 26},
+        default_epochs=50,
         extensions={
             "mnist": {
                 "ais-T5-K50": Extension("ais-T5-K5", 2),
@@ -106,6 +110,7 @@ BUDGETS = {
     ),
     "paper": Budget(
         epochs=dict.fromkeys(DATA, 3280),
+        default_epochs=3280,
         evaluation=dict.fromkeys(
             DATA, _annealing(10_000, kernel="paper", num_chains=16, num_temperatures=10_000)
         ),

@@ -22,9 +22,10 @@ from paper.output import (
     write_text,
 )
 from paper.tables import claims
-from paper.tables.cells import CellResult, FinishedCell, as_plain, from_plain
+from paper.tables.cells import Cell, CellResult, FinishedCell, as_plain, from_plain
 from paper.tables.claims import Claim, Verdict
 from paper.tables.contents import TableSpec
+from paper.tables.plans import first_command
 
 _COLUMNS: Columns = {
     "cell": "left",
@@ -93,10 +94,15 @@ def merge(spec: TableSpec, done: Mapping[str, FinishedCell], before: TableRecord
         if cell.name in done:
             results[cell.name] = done[cell.name].result
         # With other settings it is another cell.
-        elif known is not None and known.command == cell.command:
-            results[cell.name] = known
+        elif known is not None and known.command in _commands(cell):
+            results[cell.name] = known._replace(command=cell.command)
     verdicts = [claims.judge(c, done) or _known_verdict(c, results, before) for c in spec.claims]
     return TableRecord(results, {verdict.claim: verdict for verdict in verdicts if verdict})
+
+
+def _commands(cell: Cell) -> tuple[str, str]:
+    """Return the commands that a line of this cell may have: of this version, and of the first."""
+    return cell.command, first_command(cell.training, cell.start)
 
 
 def _known_verdict(

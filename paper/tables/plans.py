@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 # Methods that move chains; the others only draw from the encoder.
-_WITH_CHAINS = ("ais", "mh-hmc")
+_WITH_CHAINS = ("ais", "mh-hmc", "auto")
 
 _Plan = TypeVar("_Plan")
 
@@ -20,12 +20,13 @@ class Method:
     """How the gradient of log p(x) is estimated.
 
     Attributes:
+        method: auto is the library's default, whose options are its own.
         num_samples: K.
         num_temperatures: T, of methods with chains, as is all that follows.
         kernel: sets each of the next five that is None.
     """
 
-    method: Literal["vae", "dreg", "mh-hmc", "ais"]
+    method: Literal["vae", "dreg", "mh-hmc", "ais", "auto"]
     num_samples: int = 1
     num_temperatures: int = 11
     kernel: Literal["tuned", "paper"] = "tuned"
@@ -57,7 +58,6 @@ class Networks:
     model: Literal["one-layer", "two-layer"] = "one-layer"
     num_latents: int = 50
     num_hidden: int = 200
-    proposal: Literal["diagonal", "full", "flow"] = "diagonal"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,12 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Training:
-    """Everything that a cell's weights depend on, but for the weights that it starts from."""
+    """Everything that a cell's weights depend on, but for the weights that it starts from.
+
+    Attributes:
+        num_valid: training examples set aside for validation; None for the library's default.
+        keep: the weights of the best bound on these, or the last.
+    """
 
     data: str
     num_epochs: int
@@ -81,6 +86,8 @@ class Training:
     networks: Networks = field(default_factory=Networks)
     optimizer: Optimizer = field(default_factory=Optimizer)
     seed: int = 0
+    num_valid: int | None = 0
+    keep: Literal["best", "last"] = "last"
 
 
 @dataclass(frozen=True)
@@ -117,8 +124,26 @@ def training_json(plan: Training) -> dict[str, Any]:
         "method": dataclasses.asdict(plan.method.effective),
         "model": dataclasses.asdict(plan.networks),
         "optimizer": dataclasses.asdict(plan.optimizer),
-        "run": {"seed": plan.seed},
+        "observations": {"num_valid": plan.num_valid},
+        "run": {"seed": plan.seed, "keep": plan.keep},
     }
+
+
+def first_command(plan: Training, start: str | None) -> str:
+    """Return the command of a plan in aisle 0.1, which tables on record name.
+
+    Its defaults are those of the classes above, but for five chains of AIS.
+    """
+    usual = (Method("ais", 5), Networks(), Optimizer())
+    groups = (plan.method.effective, plan.networks, plan.optimizer)
+    words = ["aisle", "train", plan.data, "--epochs", plan.num_epochs]
+    for own, other in zip(groups, usual, strict=True):
+        for name, value in dataclasses.asdict(own).items():
+            if value != getattr(other, name):
+                words += [f"--{name.replace('_', '-')}", value]
+    words += ["--seed", plan.seed] if plan.seed else []
+    words += ["--init-from", start] if start else []
+    return " ".join(map(str, words))
 
 
 def read_training(stored: Mapping[str, Any]) -> Training:
@@ -130,6 +155,8 @@ def read_training(stored: Mapping[str, Any]) -> Training:
         _pick(Networks, stored["model"]),
         _pick(Optimizer, stored["optimizer"]),
         stored["run"]["seed"],
+        stored.get("observations", {}).get("num_valid", 0),
+        stored["run"].get("keep", "last"),
     )
 
 

@@ -7,9 +7,10 @@ import shutil
 import equinox as eqx
 import numpy as np
 import pytest
-from aisle.experiments import evaluating, training
 
 from aisle.errors import InputError, Interrupted
+from aisle.runs import evaluating, training
+from aisle.runs.opening import load_weights, open_run
 from aisle.statistics import Mean
 from commands import contents
 from paper.core import runs
@@ -32,13 +33,13 @@ def trained(tmp_path_factory, quick_compilation):
 
 
 def weights(folder):
-    run = training.open_run(folder)
+    run = open_run(folder)
     return run.model, run.proposal
 
 
 def test_a_run_starts_from_the_weights_of_another(trained):
     out, _ = trained
-    assert eqx.tree_equal(training.load_weights(out / "first.safetensors"), weights(out / "first"))
+    assert eqx.tree_equal(load_weights(out / "first.safetensors"), weights(out / "first"))
     first, second = (weights(out / name)[0].decoder.layers for name in ("first", "second"))
     steps = [np.abs(a.weight - b.weight).max() for a, b in zip(first, second, strict=True)]
     # Three updates of Adam at 0.001, and nothing but those.

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from aisle.learning.observations import observe_rows
 
 from aisle.data import load, spread
 from aisle.errors import InputError
@@ -21,9 +20,9 @@ def test_a_subject_has_held_out_examples_and_others_to_tune_on(digits):
     dataset = load("digits")
     assert (subject.path, subject.update) == (digits, 3)
     np.testing.assert_array_equal(subject.indices, spread(len(dataset.test), 40))
-    np.testing.assert_array_equal(subject.x, observe_rows(dataset.test, subject.indices, "dynamic"))
+    np.testing.assert_array_equal(subject.x, dataset.test.observe(subject.indices))
     others = spread(len(dataset.train), 64)
-    np.testing.assert_array_equal(subject.pilot_x, observe_rows(dataset.train, others, "dynamic"))
+    np.testing.assert_array_equal(subject.pilot_x, dataset.train.observe(others))
     assert subject.model.sample_prior(jax.random.key(0)).shape == (2,)
     assert subject.proposal(subject.x[0]).sample(jax.random.key(0)).shape == (2,)
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from aisle.learning.estimators import METHODS
 from jax.flatten_util import ravel_pytree
 
+import aisle
 from aisle.annealing.ais import sample_start
 from aisle.models import one_layer
 from known_gradients import (
@@ -178,16 +178,31 @@ def network():
     return model, proposal, Examples(np.asarray(xs), np.array([7, 2, 30]))
 
 
-def learned(name, kernel, key):
-    """Return the flat gradient of theta that an estimator of the library gives."""
+def method_of(name, chains):
+    """Return the library's method with chains of the same kind."""
+    K, T = chains.num_samples, len(chains.step_sizes)
+    along = aisle.Kernel(list(np.asarray(chains.betas)), chains.hmc)
+    methods = {
+        "vae": lambda: aisle.VAE(K),
+        "iwae": lambda: aisle.IWAE(K),
+        "mh-hmc": lambda: aisle.MHHMC(K, T, along),
+        "ais": lambda: aisle.AIS(K, T, along),
+    }
+    return methods[name]()
+
+
+def learned(name, chains, key):
+    """Return the flat gradient of theta that a method of the library gives."""
     model, proposal, (xs, indices) = network()
+    method = method_of(name, chains)
+    state = chains.step_sizes if hasattr(method, "kernel") else method.init()
     params, static = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(params):
         def one(index, x):
             key_example = jax.random.fold_in(key, index)
             weights = (eqx.combine(params, static), proposal)
-            return METHODS[name].estimate(key_example, *weights, x, kernel)[0].theta
+            return method.estimate(key_example, *weights, x, state)[0].theta
 
         return jnp.mean(jax.vmap(one)(jnp.asarray(indices), jnp.asarray(xs)))
 

@@ -16,8 +16,8 @@ from paper.kernels import page, study
 from paper.kernels.study import Config, KernelResult, Study
 
 VARIANTS = {
-    "paper": Preset(2, "linear", 0.0, 1.0, 0.0, 0.6),
-    "tuned": Preset(1, "linear", 1.0, 0.6, 0.0, 0.8),
+    "paper": Preset(2, "linear", 0.0, 1.0, 0.6),
+    "tuned": Preset(1, "linear", 1.0, 0.6, 0.8),
 }
 CONFIG = Config(3, 4, (2, 3), 5, 4, 3)
 FILES = ["kernels.csv", "kernels.json", "kernels.md"]

@@ -22,9 +22,9 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 CONFIG = Config(40, 16, (3, 13), 200, 16, seed=5)
 # The last two differ in their inverse temperatures only, so that they share their programs.
 VARIANTS = {
-    "paper": Preset(3, "sigmoid", 0.0, 1.0, 0.0, 0.6),
-    "tuned": Preset(1, "linear", 1.0, 0.6, 0.2, 0.8),
-    "tuned, adapted schedule": Preset(1, "adapted", 1.0, 0.6, 0.2, 0.8),
+    "paper": Preset(3, "sigmoid", 0.0, 1.0, 0.6),
+    "tuned": Preset(1, "linear", 1.0, 0.6, 0.8),
+    "tuned, adapted schedule": Preset(1, "adapted", 1.0, 0.6, 0.8),
 }
 FILES = ["paper", "tuned", "tuned-adapted-schedule"]
 
@@ -149,7 +149,6 @@ def test_the_chains_have_the_kernel_of_the_preset(begin, monkeypatch, name):
     assert kernel.num_leapfrog == preset.num_leapfrog
     assert kernel.precondition == preset.precondition
     assert kernel.refresh == preset.momentum_refresh
-    assert kernel.jitter == preset.jitter
     assert len(kernel.betas) == 22 // preset.num_leapfrog + 1
     np.testing.assert_allclose(kernel.step_sizes, 2 * chains.FIRST_STEP)
     assert len(pilots) == (2 if preset.schedule == "adapted" else 1)
@@ -275,7 +274,7 @@ def test_adapted_temperatures_are_placed_by_a_pilot(study, results):
     assert np.abs(betas - linear).max() > 0.2
 
     sizes = jnp.asarray(stored(study, "tuned-13")["step_sizes"])
-    kernel = Kernel(linear, sizes, num_leapfrog=1, precondition=1.0, refresh=0.6, jitter=0.2)
+    kernel = Kernel(linear, sizes, num_leapfrog=1, precondition=1.0, refresh=0.6)
 
     @jax.jit
     @jax.vmap
