@@ -92,7 +92,7 @@ class Demo:
             panel = sample_panel(jax.random.key(self.seed), run.model, 64)
             panels.append(panel._replace(title=f"samples, {name}"))
         rows = [_compared(name, *one, found["vae"][1]) for name, one in found.items()]
-        console.print(screen_table(TITLE, COLUMNS, [_texts(row) for row in rows]))
+        console.print(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})
         save_panels(self.out / "samples.png", panels, _SHAPE)
@@ -152,7 +152,8 @@ def _compared(name: str, run: "Run", result: "LogLikelihood", vae: "LogLikelihoo
     return Compared(name, *cost, result.estimate, gap, better)
 
 
-def _texts(row: Compared) -> list[str]:
+def texts(row: Compared) -> list[str]:
+    """Return what the table says of a method."""
     better = row.better_than_vae
     return [
         row.method,
