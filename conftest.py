@@ -44,6 +44,7 @@ def quick_compilation(tmp_path_factory):
 
 
 def set_up_jax(values):
+    """Set options of JAX, and forget its cache of compiled programs."""
     for name, value in values.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()

@@ -80,7 +80,9 @@ def test_help_says_what_holds_without_an_option(capsys, monkeypatch, command):
     assert code == 0
     assert "usage: aisle" in words
     assert "default: None" not in words
-    assert command == "data" or "For example: aisle " in words or "minute" in words or "file" in words
+    assert (
+        command == "data" or "For example: aisle " in words or "minute" in words or "file" in words
+    )
     # A line that is not the first of its option begins a sentence.
     broken = [line for line in lines if line.endswith((" the", " a", " be given,", " and", " of"))]
     assert broken == []

@@ -121,7 +121,9 @@ def test_the_reference_is_a_whole_run_in_which_step_sizes_matter(reference):
 
 
 @pytest.mark.parametrize("phase", [0, 1])
-def test_a_run_that_ended_in_either_phase_is_resumed_bit_for_bit(capsys, tmp_path, reference, phase):
+def test_a_run_that_ended_in_either_phase_is_resumed_bit_for_bit(
+    capsys, tmp_path, reference, phase
+):
     folder = tmp_path / "run"
     shutil.copytree(reference, folder)
     wanted = [u for u in checkpoints.updates(folder) if (u > UPDATES_PER_EPOCH) == bool(phase)]

@@ -1,6 +1,5 @@
 """`aisle sample` and `aisle export`, on runs of named data and of a user's own."""
 
-import json
 import os
 import re
 import shutil
@@ -90,7 +89,9 @@ def test_the_seed_decides_what_is_drawn(capsys, tmp_path, digits):
 
 def test_samples_are_an_array(capsys, tmp_path, digits):
     path = tmp_path / "x.npy"
-    code, out, err = run(capsys, "sample", digits[0], "--out", path, "--num-samples", 5, "--seed", 2)
+    code, out, err = run(
+        capsys, "sample", digits[0], "--out", path, "--num-samples", 5, "--seed", 2
+    )
     assert (code, err) == (0, "")
     assert out == f"{path}: update 3 of {digits[0]}\n"
     np.testing.assert_array_equal(np.load(path), sample(open_run(digits[0]).model, 5, seed=2))
@@ -129,7 +130,9 @@ def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_v
         assert run(capsys, "export", folder, path)[0] == 0
         opened = open_run(folder)
         loaded = load_weights(path)
-        arrays = [eqx.filter(w, eqx.is_inexact_array) for w in ((opened.model, opened.proposal), loaded)]
+        arrays = [
+            eqx.filter(w, eqx.is_inexact_array) for w in ((opened.model, opened.proposal), loaded)
+        ]
         assert_identical(*arrays)
         assert len(jax.tree.leaves(arrays[0])) >= 12
         # And with them, all that is not an array: the model computes the same.

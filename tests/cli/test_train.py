@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from aisle.data import load
+from aisle.provenance import git_commit
 from aisle.runs import checkpoints, training
 from aisle.runs.opening import open_run
-from aisle.provenance import git_commit
 from commands import assert_mistake, call, contents, run
 
 # Three updates an epoch of 1,350 examples, on one device, which compiles faster than eight.
@@ -312,7 +312,9 @@ def test_a_diverged_run_is_a_failure(capsys, tmp_path):
     code, out, err = run(capsys, "train", *arguments)
     assert code == 1
     assert "Traceback" not in err
-    assert len(re.findall("^aisle: training diverged: .*lower the learning rate.*$", err, re.M)) == 1
+    assert (
+        len(re.findall("^aisle: training diverged: .*lower the learning rate.*$", err, re.M)) == 1
+    )
     assert "kept in" not in out
 
 

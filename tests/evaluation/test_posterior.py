@@ -216,9 +216,7 @@ class Walk:
 
 # Given x, z is normal with the mean 0.8 (x - 1) in the first latent and correlated with it in the
 # second; the observations are far enough apart that no draw can be one of another example.
-EXACT = LinearGaussian(
-    jnp.array([[2.0, 0.5], [0.5, 1.0], [-1.0, 1.0]]), jnp.ones(3), jnp.log(0.7)
-)
+EXACT = LinearGaussian(jnp.array([[2.0, 0.5], [0.5, 1.0], [-1.0, 1.0]]), jnp.ones(3), jnp.log(0.7))
 EXACT_X = np.array([[3.0, 1.0, -2.0], [-2.0, 0.0, 1.0]], np.float32)
 
 
@@ -247,9 +245,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_of_a_batch_agree_with_the_exact_posteriors(name):
-    draws = sample_posterior(
-        EXACT, wide, EXACT_X, sampler=SAMPLERS[name], num_draws=2000, seed=1
-    )
+    draws = sample_posterior(EXACT, wide, EXACT_X, sampler=SAMPLERS[name], num_draws=2000, seed=1)
     assert draws.shape == (2, 2000, 2)
     for found, x in zip(draws, EXACT_X, strict=True):
         assert np.max(np.abs(z_scores(found, EXACT.posterior(x)))) < 4.5

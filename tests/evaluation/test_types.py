@@ -70,10 +70,10 @@ def test_categories_reach_the_model_as_they_are(dtype):
     options = chosen(num_chains=8, num_temperatures=20, kernel=kernel(2), num_simulated=8)
     result = log_likelihood(model_of(own), encoder, x, **options)
     np.testing.assert_allclose(result.log_p, exact(x.astype(int)), atol=0.15)
-    assert SEEN == {str(own)}
+    assert {str(own)} == SEEN
     if dtype == np.uint8:
         z = sample_posterior(model_of(own), encoder, x, sampler=ImportanceSampler(20), num_draws=50)
-        assert SEEN == {"uint8"}
+        assert {"uint8"} == SEEN
         # The latent of an example of high categories is higher than that of one of low ones.
         means = np.asarray(z.mean((1, 2)))
         assert np.corrcoef(means, X.sum(1))[0, 1] > 0.7
@@ -93,8 +93,7 @@ def test_grey_values_are_divided_where_a_view_says_so():
     options = chosen(num_temperatures=2)
     split = Split(np.uint8([[255, 0, 51]]), None, View(is_grey=True))
     found, same = (
-        log_likelihood(grey, None, x, **options).log_p
-        for x in (split, np.float32([[1, 0, 0.2]]))
+        log_likelihood(grey, None, x, **options).log_p for x in (split, np.float32([[1, 0, 0.2]]))
     )
     np.testing.assert_allclose(found, same, rtol=1e-6)
-    assert SEEN == {"float32"}
+    assert {"float32"} == SEEN

@@ -11,7 +11,7 @@ from aisle.models import transposed_kernel
 
 def laid_down(x, weight, stride):
     """The definition that PyTorch documents: each input adds its multiple of the kernel."""
-    inputs, outputs, height, width = weight.shape
+    _, outputs, height, width = weight.shape
     space = [(n - 1) * stride + k for n, k in zip(x.shape[1:], (height, width), strict=True)]
     y = np.zeros((outputs, *space))
     for i in range(x.shape[1]):

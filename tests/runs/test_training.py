@@ -16,7 +16,6 @@ from aisle.runs.options import (
 )
 from aisle.runs.training import plan_of, train
 
-
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
@@ -85,7 +84,7 @@ def test_a_run_that_is_extended_keeps_its_phases():
     assert [phase.share for phase in plan.recipe.phases] == [2, 3]
     # One update has no second half.
     assert plan_of(config, dataset, ends=(1,)).ends == (9,)
-    with pytest.raises(InputError, match="9 updates .* planned for 10: a run can be extended"):
+    with pytest.raises(InputError, match=r"9 updates .* planned for 10: a run can be extended"):
         plan_of(config, dataset, ends=(5, 10))
 
 

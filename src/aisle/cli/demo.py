@@ -91,7 +91,8 @@ class Demo:
             found[name] = (run, result)
             panel = sample_panel(jax.random.key(self.seed), run.model, 64)
             panels.append(panel._replace(title=f"samples, {name}"))
-        rows = [_compared(name, *one, found["vae"][1]) for name, one in found.items()]
+        vae = found["vae"][1]
+        rows = [_compared(name, run, result, vae) for name, (run, result) in found.items()]
         console.print(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})

@@ -253,7 +253,7 @@ def _suited(method: Method, proposal: Proposal, example: Observation) -> Method:
     if not dataclasses.is_dataclass(method) or not hasattr(method, "kernel"):
         return method
     kernel = method.kernel.suited_to(proposal, example)  # pyright: ignore
-    return dataclasses.replace(method, kernel=kernel)  # pyright: ignore
+    return dataclasses.replace(method, kernel=kernel)
 
 
 def _check_alike(held_out: Observation, example: Observation) -> None:

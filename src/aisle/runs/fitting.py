@@ -182,7 +182,9 @@ def run(
         raise
     if trained.is_interrupted:
         _report_how_to_resume(place, content)
-    return Fitted(*trained.weights, trained.state, trained.history, trained.is_interrupted)
+    fitted_model, fitted_proposal = trained.weights
+    rest = (trained.state, trained.history, trained.is_interrupted)
+    return Fitted(fitted_model, fitted_proposal, *rest)
 
 
 def _report_how_to_resume(place: RunFolder | None, content: Mapping[str, Any] | None) -> None:

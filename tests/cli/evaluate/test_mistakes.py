@@ -2,7 +2,6 @@
 
 import importlib
 import os
-
 import shutil
 
 import equinox as eqx

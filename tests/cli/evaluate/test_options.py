@@ -6,8 +6,8 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from aisle.data import load
 from aisle.annealing import HMC, Kernel, schedules
+from aisle.data import load
 from aisle.evaluation import Certificate, Sampler
 from aisle.runs import evaluating, opening
 from aisle.runs.options import EvaluateConfig, SamplerOptions

@@ -183,8 +183,13 @@ def test_a_large_gap_comes_with_what_to_do(shown):
 def test_a_reader_is_reported_what_is_missing(shown):
     log_p = np.array([-9.0, np.nan, -np.inf])
     alone = Round(10, Mean(float("-inf"), float("nan"), 3), None, None, 1000, 1.5)
-    found = replace(FOUND, 
-        is_complete=False, is_tolerance_reached=None, log_p=log_p, rounds=[alone], importance=None
+    found = replace(
+        FOUND,
+        is_complete=False,
+        is_tolerance_reached=None,
+        log_p=log_p,
+        rounds=[alone],
+        importance=None,
     )
     lines = shown(found)
     assert lines[0] == "T=10   log p(x) >= -inf +- nan   2 s"
