@@ -73,7 +73,7 @@ class Kernel(Chosen):
         """Return what was best on trained models; `is_long` for runs whose weights are reported."""
         hmc = HMC(num_leapfrog=4 if is_long else 2, refresh=0.6, precondition=0.75)
         usual = cls(schedules.sigmoid if is_long else schedules.ramp, hmc, 0.8)
-        return dataclasses.replace(usual, **changes)  # pyright: ignore[reportArgumentType]
+        return dataclasses.replace(usual, **changes)
 
     @classmethod
     def paper(cls, *, is_long: bool = False, **changes: object) -> "Kernel":
@@ -81,7 +81,7 @@ class Kernel(Chosen):
         usual = cls(schedules.linear, HMC(num_leapfrog=5), 0.6)
         if is_long:
             usual = cls(schedules.sigmoid, HMC(num_leapfrog=10), 0.65)
-        return dataclasses.replace(usual, **changes)  # pyright: ignore[reportArgumentType]
+        return dataclasses.replace(usual, **changes)
 
     def betas(self, num_temperatures: int) -> Betas:
         """Return the T + 1 inverse temperatures."""
