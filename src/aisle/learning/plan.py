@@ -66,6 +66,10 @@ class Plan:
                 check_count(name, getattr(self, name))
         check_count("batch_size", self.batch_size)
         check_seed(self.seed)
+        # Of Python's kind, as they are written down.
+        for name in ("num_epochs", "num_updates", "batch_size", "seed"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else int(value))
         for callback in self.callbacks:
             if not callable(callback):
                 raise InputError(
