@@ -11,7 +11,7 @@ from aisle import ImportanceSampler, Split, View, log_likelihood, sample_posteri
 from aisle.models import DiagonalNormal
 from evaluating import chosen, kernel
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 # The types that a model was given, of every trace.
 SEEN = set()
@@ -62,23 +62,25 @@ def exact(x):
     return np.log(np.exp(log_joint).sum(0) * (z[1] - z[0]) / np.sqrt(2 * np.pi))
 
 
+@pytest.mark.usefixtures("untuned")
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
 def test_categories_reach_the_model_as_they_are(dtype):
     """As numbers of 0 to 255 over 255 they would all be of the first category."""
     x, own = X.astype(dtype), jnp.asarray(X.astype(dtype)).dtype
     SEEN.clear()
-    options = chosen(num_chains=8, num_temperatures=20, kernel=kernel(2), num_simulated=8)
+    options = chosen(num_chains=64, num_temperatures=8, kernel=kernel(2))
     result = log_likelihood(model_of(own), encoder, x, **options)
     np.testing.assert_allclose(result.log_p, exact(x.astype(int)), atol=0.15)
-    assert SEEN == {str(own)}
+    assert {str(own)} == SEEN
     if dtype == np.uint8:
         z = sample_posterior(model_of(own), encoder, x, sampler=ImportanceSampler(20), num_draws=50)
-        assert SEEN == {"uint8"}
+        assert {"uint8"} == SEEN
         # The latent of an example of high categories is higher than that of one of low ones.
         means = np.asarray(z.mean((1, 2)))
         assert np.corrcoef(means, X.sum(1))[0, 1] > 0.7
 
 
+@pytest.mark.usefixtures("untuned")
 def test_grey_values_are_divided_where_a_view_says_so():
     class Grey(Categories):
         def log_likelihood(self, x, z):
@@ -93,8 +95,7 @@ def test_grey_values_are_divided_where_a_view_says_so():
     options = chosen(num_temperatures=2)
     split = Split(np.uint8([[255, 0, 51]]), None, View(is_grey=True))
     found, same = (
-        log_likelihood(grey, None, x, **options).log_p
-        for x in (split, np.float32([[1, 0, 0.2]]))
+        log_likelihood(grey, None, x, **options).log_p for x in (split, np.float32([[1, 0, 0.2]]))
     )
     np.testing.assert_allclose(found, same, rtol=1e-6)
-    assert SEEN == {"float32"}
+    assert {"float32"} == SEEN
