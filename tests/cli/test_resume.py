@@ -13,22 +13,24 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
-from aisle.experiments import training
-from aisle.learning import checkpoints
-from aisle.learning.run_directory import held
+from aisle.runs import checkpoints, training
+from aisle.runs.folder import held
 from commands import assert_mistake, call, contents, run
 
-pytestmark = pytest.mark.slow
-
+# Each epoch of 3 updates ends with a bound on validation data. The first epoch is of a VAE; rates do
+# not depend on how long a phase is, so that a run that is extended is the longer run.
 EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
+UPDATES = EPOCHS * UPDATES_PER_EPOCH
 SETTINGS = [
     "digits",
-    *("--method", "ais", "-K", "2", "-T", "3", "-L", "2", "--ema", "0.9"),
-    *("--num-hidden", "8", "--num-latents", "2", "--batch-size", "500", "--seed", "3"),
+    *("-T", "2", "-L", "1", "--warmup-epochs", "1", "--ema", "0.9", "--validate-every", "1"),
+    *("--optimizer", "adam", "--lr-schedule", "iwae-study"),
+    *("--num-hidden", "8", "--num-latents", "2", "--batch-size", "449", "--seed", "3"),
     *("--checkpoint-minutes", "0"),
 ]
 PROGRAM = "from aisle.cli import main; main()"
@@ -42,10 +44,10 @@ def num_lines(folder):
 
 
 def state_of(folder):
-    """The newest state of a complete run: going on with one makes no update."""
+    """The newest state of a complete run, and the weights to use: resuming makes no update."""
     fitted = training.resume(folder, show_progress=False)
-    assert (fitted.history, fitted.signal_number) == ([], None)
-    return fitted.state
+    assert (fitted.history, fitted.is_interrupted) == ([], False)
+    return fitted.state, eqx.filter((fitted.model, fitted.proposal), eqx.is_array)
 
 
 def assert_identical(left, right):
@@ -112,9 +114,29 @@ def test_the_reference_is_a_whole_run_in_which_step_sizes_matter(reference):
     records = records_of(reference)
     assert len(records) == EPOCHS * LINES_PER_EPOCH
     updates = [record["update"] for record in records if "bound" in record]
-    assert updates == list(range(1, EPOCHS * UPDATES_PER_EPOCH + 1))
+    assert updates == list(range(1, UPDATES + 1))
     assert checkpoints.latest(reference) == updates[-1]
-    assert len({tuple(r["step_size"]) for r in records if "bound" in r}) == len(updates)
+    chains = [r for r in records if r.get("step_size")]
+    assert len({tuple(r["step_size"]) for r in chains}) == len(chains) == len(updates) - 3
+
+
+@pytest.mark.parametrize("phase", [0, 1])
+def test_a_run_that_ended_in_either_phase_is_resumed_bit_for_bit(capsys, tmp_path, reference, phase):
+    folder = tmp_path / "run"
+    shutil.copytree(reference, folder)
+    wanted = [u for u in checkpoints.updates(folder) if (u > UPDATES_PER_EPOCH) == bool(phase)]
+    assert wanted[0] not in (0, UPDATES_PER_EPOCH, UPDATES)
+    for update in checkpoints.updates(folder):
+        if update > wanted[0]:
+            file_of(folder, update).unlink()
+    code, out, err = run(capsys, "train", "--resume", folder)
+    assert (code, "Traceback" in err) == (0, False)
+    assert f"{UPDATES} updates, kept in {folder}" in out
+    assert_same_run(folder, reference)
+
+
+def file_of(folder, update):
+    return folder / "checkpoints" / f"{update}.safetensors"
 
 
 def kill_and_resume(environment, folder, rng, num_kills):
@@ -135,6 +157,7 @@ def kill_and_resume(environment, folder, rng, num_kills):
     assert codes.count(-signal.SIGKILL) >= 2
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     tmp_path, compiled_once, reference
 ):
@@ -144,6 +167,7 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     assert_same_run(folder, reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
     """With all optimisations of the compiler, no cache of programs and a device for each core."""
@@ -161,7 +185,7 @@ def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
     [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
     ids=["SIGTERM", "SIGINT"],
 )
-def test_a_run_that_is_asked_to_stop_says_how_to_go_on(
+def test_a_run_that_is_asked_to_stop_says_how_to_resume(
     tmp_path, compiled_once, reference, number, code
 ):
     folder = tmp_path / "run"
@@ -174,8 +198,12 @@ def test_a_run_that_is_asked_to_stop_says_how_to_go_on(
     assert process.returncode == code, out + err
     assert "Traceback" not in out + err
     update = checkpoints.latest(folder)
-    assert 0 < update < EPOCHS * UPDATES_PER_EPOCH
-    assert out == f"stopped at update {update}; go on with: aisle train --resume {folder}\n"
+    assert 0 < update < UPDATES
+    assert out == ""
+    *_, ended, how = err.splitlines()
+    name = signal.Signals(number).name
+    assert ended == f"aisle: {name} ended training at update {update} of {UPDATES}"
+    assert how == f"aisle: {folder} is resumed by aisle train --resume {folder}"
     last = (folder / "metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["update"] == update
     assert checkpoints.updates(folder) == [update]
@@ -196,9 +224,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_half_a_line_dropped(capsys, tmp
     folder = tmp_path / "run"
     shutil.copytree(reference, folder)
     *_, before, last = checkpoints.updates(folder)
-    newest = folder / "checkpoints" / str(last)
-    largest = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-    os.truncate(largest, largest.stat().st_size // 2)
+    newest = file_of(folder, last)
+    os.truncate(newest, newest.stat().st_size // 2)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"update": 99, "bound": 1000.0}\n{"update": 100, "bou')
     code, out, err = run(capsys, "train", "--resume", folder)
@@ -207,7 +234,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_half_a_line_dropped(capsys, tmp
     reports = [line for line in err.splitlines() if "damaged" in line]
     assert len(reports) == 1
     assert reports[0].startswith(f"aisle: {newest} is damaged (")
-    assert reports[0].endswith(f"using {newest.with_name(str(before))} instead")
+    assert reports[0].endswith(f"using {file_of(folder, before)} instead")
     assert_same_run(folder, reference)
 
 
@@ -228,23 +255,22 @@ resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_only_the_new_checkpoint(tmp_path, compiled_once, two_epochs, reference):
     folder = tmp_path / "run"
     shutil.copytree(two_epochs, folder)
-    kept = contents(folder / "checkpoints" / "6")
-    largest = max(map(len, kept.values()))
-    program = FULL_DISK.format(limit=largest - 1000) + PROGRAM
+    kept = file_of(folder, 6).read_bytes()
+    program = FULL_DISK.format(limit=len(kept) - 1000) + PROGRAM
     arguments = ("train", "--resume", folder, "--epochs", EPOCHS)
     with started(compiled_once, *arguments, program=program) as process:
         out, err = process.communicate(timeout=180)
     assert (process.returncode, out) == (2, ""), err
-    lines = [line for line in err.splitlines() if "examples/s" not in line]
+    lines = [line for line in err.splitlines() if not line.startswith("epoch ")]
     assert len(lines) == 1
-    assert lines[0].startswith("aisle: cannot write ")
-    assert "File too large" in lines[0]
-    assert f"{folder / 'checkpoints' / '6'}, is intact" in lines[0]
-    assert f"--resume {folder}" in lines[0]
-    assert contents(folder / "checkpoints" / "6") == kept
+    assert lines[0].startswith("aisle: cannot write the checkpoint ")
+    assert "File too large): the one of update 6 is untouched" in lines[0]
+    assert lines[0].endswith(f"then resume {folder}")
+    assert file_of(folder, 6).read_bytes() == kept
     assert num_lines(folder) > 2 * LINES_PER_EPOCH
     assert checkpoints.latest(folder) == 6
     assert call("train", "--resume", folder) == 0
@@ -257,15 +283,16 @@ def test_a_run_can_be_extended(capsys, tmp_path, two_epochs, reference):
     before = json.loads((folder / "config.json").read_text())
     code, out, err = run(capsys, "train", "--resume", folder, "--epochs", EPOCHS)
     assert code == 0
-    assert f"{EPOCHS * UPDATES_PER_EPOCH} updates, kept in {folder}" in out
+    assert f"{UPDATES} updates, kept in {folder}" in out
     assert "Traceback" not in err
     after = json.loads((folder / "config.json").read_text())
     assert (before["train"].pop("num_epochs"), after["train"].pop("num_epochs")) == (2, EPOCHS)
+    assert (before.pop("ends"), after.pop("ends")) == ([3, 6], [3, UPDATES])
     assert after == before
     assert_same_run(folder, reference)
 
 
-def test_going_on_with_a_complete_run_changes_nothing(capsys, two_epochs):
+def test_resuming_a_complete_run_changes_nothing(capsys, two_epochs):
     before = contents(two_epochs)
     for more in ([], ["--epochs", "2"]):
         code, out, err = run(capsys, "train", "--resume", two_epochs, *more)
@@ -287,10 +314,10 @@ def test_going_on_with_a_complete_run_changes_nothing(capsys, two_epochs):
         ["--out", "elsewhere"],
     ],
 )
-def test_a_run_goes_on_with_its_own_options_only(capsys, two_epochs, options):
+def test_a_run_is_resumed_with_its_own_options_only(capsys, two_epochs, options):
     before = contents(two_epochs)
     result = run(capsys, "train", "--resume", two_epochs, *options)
-    assert_mistake(result, "--resume", "only --epochs and --data-dir may be given")
+    assert_mistake(result, "--resume", "only --epochs, --updates and --data-dir may be given")
     assert contents(two_epochs) == before
 
 
@@ -306,54 +333,44 @@ def test_data_and_resume_exclude_each_other(capsys, two_epochs):
     assert_mistake(run(capsys, "train", "digits", "--resume", two_epochs), "either DATA")
 
 
-@pytest.mark.parametrize("epochs", ["1", "0", "-1"])
-def test_a_run_cannot_be_cut(capsys, two_epochs, epochs):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--epochs", "1"], "3 updates are asked for but the run was planned for 6: a run can be"),
+        (["--updates", "5"], "5 updates are asked for but the run was planned for 6: a run can be"),
+        (["--epochs", "0"], "epochs is 0"),
+        (["--updates", "-1"], "updates is -1"),
+    ],
+)
+def test_a_run_cannot_be_cut(capsys, two_epochs, options, words):
     before = contents(two_epochs)
-    result = run(capsys, "train", "--resume", two_epochs, "--epochs", epochs)
-    assert_mistake(result, f"epochs is {epochs}", "planned for 2")
+    result = run(capsys, "train", "--resume", two_epochs, *options)
+    assert_mistake(result, words)
     assert contents(two_epochs) == before
 
 
-def remove(folder):
-    shutil.rmtree(folder)
-
-
-def empty_config(folder):
-    (folder / "config.json").write_text("")
-
-
-def foreign_config(folder):
-    (folder / "config.json").write_text('{"other": {}}')
-
-
-def drop_config(folder):
-    (folder / "config.json").unlink()
-
-
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("content", "words"),
     [
-        (remove, "does not exist"),
-        (drop_config, "is not a run"),
-        (empty_config, "is damaged"),
-        (foreign_config, "not that of a training run"),
+        (None, "is not a run"),
+        ("", "is damaged"),
+        ('{"other": {}}', "not that of a training run"),
+        ('{"format": 3}', "has format 3, and this version of aisle reads formats up to 2: install"),
     ],
 )
-@pytest.mark.parametrize("command", ["train", "sample", "export"])
-def test_a_folder_that_is_no_run(capsys, tmp_path, two_epochs, harm, words, command):
+def test_a_folder_that_is_no_run(capsys, tmp_path, two_epochs, content, words):
     folder = tmp_path / "run"
     shutil.copytree(two_epochs, folder)
-    harm(folder)
-    arguments = {
-        "train": ["--resume", folder],
-        "sample": [folder, "--out", tmp_path / "a.png"],
-        "export": [folder, tmp_path / "a.safetensors"],
-    }
-    assert_mistake(run(capsys, command, *arguments[command]), words)
-    assert sorted(tmp_path.iterdir()) == ([folder] if folder.exists() else [])
+    (folder / "config.json").unlink()
+    if content is not None:
+        (folder / "config.json").write_text(content)
+    before = contents(tmp_path)
+    assert_mistake(run(capsys, "train", "--resume", folder), words)
+    assert_mistake(run(capsys, "sample", folder, "--out", tmp_path / "a.png"), words)
+    assert contents(tmp_path) == before
 
 
-def test_a_run_goes_on_without_the_run_that_it_started_from(
+def test_a_run_is_resumed_without_the_run_that_it_started_from(
     capsys, tmp_path, two_epochs, reference
 ):
     source, folder = tmp_path / "source", tmp_path / "run"

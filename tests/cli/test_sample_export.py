@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aisle.experiments import training
-from aisle.learning import run_directory
-from aisle.models.iwae_study import PROPOSALS
+from aisle.models import sample
+from aisle.runs import folder as run_folder
+from aisle.runs.opening import load_weights, open_run
 from commands import assert_mistake, call, contents, run
 
 SETTINGS = (
-    *("--method", "vae", "-K", "1", "-T", "3", "--num-hidden", "8", "--num-latents", "2"),
-    *("--epochs", "1", "--ema", "0.9"),
+    *("--method", "vae", "--optimizer", "adam", "--num-hidden", "8", "--num-latents", "2"),
+    *("--epochs", "1", "--ema", "0.9", "--num-valid", "0"),
 )
 
 
@@ -44,8 +44,8 @@ def real_values(tmp_path_factory, compiled_once):
     for name, array in {"curves": values, "pictures": values.reshape(100, 6, 4)}.items():
         np.save(home / f"{name}.npy", array)
         folders[name] = home / name
-        options = ("--binarize", "none", "--likelihood", "gaussian", "--batch-size", "30")
-        options += ("--learning-rate", "0.1")
+        options = ("--likelihood", "gaussian", "--batch-size", "29")
+        options += ("--learning-rate", "0.1", "--lr-schedule", "constant")
         data = home / f"{name}.npy"
         assert call("train", data, *SETTINGS, *options, "--out", folders[name]) == 0
     return folders
@@ -88,12 +88,21 @@ def test_the_seed_decides_what_is_drawn(capsys, tmp_path, digits):
     assert not np.array_equal(pictures[0], pictures[2])
 
 
+def test_samples_are_an_array(capsys, tmp_path, digits):
+    path = tmp_path / "x.npy"
+    code, out, err = run(capsys, "sample", digits[0], "--out", path, "--num-samples", 5, "--seed", 2)
+    assert (code, err) == (0, "")
+    assert out == f"{path}: update 3 of {digits[0]}\n"
+    np.testing.assert_array_equal(np.load(path), sample(open_run(digits[0]).model, 5, seed=2))
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_model_of_real_values_is_trained_and_drawn(capsys, tmp_path, real_values):
     for name, folder in real_values.items():
         path = tmp_path / f"{name}.png"
         assert run(capsys, "sample", folder, "--num-samples", 8, "--out", path)[0] == 0
         assert_picture(path)
-    curves, pictures = (training.open_run(folder) for folder in real_values.values())
+    curves, pictures = (open_run(folder) for folder in real_values.values())
     assert (curves.shape, pictures.shape) == ((24,), (6, 4))
     assert_identical(curves.model, pictures.model)
     # The scales are learned: after 3 updates they have left 1, even on average.
@@ -118,43 +127,14 @@ def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_v
     for folder in (digits[0], real_values["pictures"]):
         path = tmp_path / "m.safetensors"
         assert run(capsys, "export", folder, path)[0] == 0
-        opened = training.open_run(folder)
-        loaded = training.load_weights(path)
-        arrays = [eqx.filter(w, eqx.is_inexact_array) for w in (opened[-2:], loaded)]
+        opened = open_run(folder)
+        loaded = load_weights(path)
+        arrays = [eqx.filter(w, eqx.is_inexact_array) for w in ((opened.model, opened.proposal), loaded)]
         assert_identical(*arrays)
         assert len(jax.tree.leaves(arrays[0])) >= 12
         # And with them, all that is not an array: the model computes the same.
         z = jax.numpy.ones(2)
         assert_identical(opened.model.mean_observation(z), loaded[0].mean_observation(z))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("proposal", "method"), [("full", ("dreg", "-K", 2)), ("flow", ("ais", "-K", 2, "-L", 1))]
-)
-def test_other_proposals_are_trained_exported_and_loaded(capsys, tmp_path, proposal, method):
-    """The seed is not the one that weights are loaded with: nothing but them may depend on it."""
-    folder, path = tmp_path / "run", tmp_path / "m.safetensors"
-    options = (*SETTINGS, "--method", *method, "--proposal", proposal, "--seed", 3)
-    assert call("train", "digits", *options, "--batch-size", 500, "--out", folder) == 0
-    assert run(capsys, "export", folder, path)[0] == 0
-    opened, (_, loaded) = training.open_run(folder), training.load_weights(path)
-    assert type(loaded) is PROPOSALS[proposal]
-    assert_identical(opened.proposal, loaded)
-    # What started at zero has left it.
-    assert all(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(loaded))
-    x, z = jax.numpy.linspace(0, 1, 64), jax.numpy.array([0.3, -1.2])
-    log_prob = jax.jit(lambda proposal: proposal(x).log_prob(z))
-    assert_identical(log_prob(opened.proposal), log_prob(loaded))
-
-
-def test_a_run_from_before_there_were_proposals_opens(tmp_path, digits):
-    folder = tmp_path / "run"
-    shutil.copytree(digits[0], folder)
-    stored = json.loads((folder / "config.json").read_text())
-    assert stored["train"]["model"].pop("proposal") == "diagonal"
-    (folder / "config.json").write_text(json.dumps(stored))
-    assert_identical(training.open_run(folder)[-2:], training.open_run(digits[0])[-2:])
 
 
 SUFFIX = {"sample": ".png", "export": ".safetensors"}
@@ -263,8 +243,11 @@ def test_a_configuration_that_was_edited_wrongly(capsys, tmp_path, digits):
     assert_mistake(run(capsys, "sample", folder), "num_hidden is 'x'")
 
 
-def test_a_run_of_ones_own_model(capsys, tmp_path):
-    run_directory.create(tmp_path / "run", {"fit": {"method": "ais"}})
-    for command in ("sample", "evaluate"):
-        result = run(capsys, command, tmp_path / "run")
-        assert_mistake(result, "is a run of aisle.fit, with a model that only your program has")
+@pytest.mark.parametrize("command", ["sample", "evaluate", "export"])
+def test_a_run_of_ones_own_model_needs_the_model(capsys, tmp_path, command):
+    run_folder.create(tmp_path / "run", {"fit": {"method": "ais"}})
+    place = [tmp_path / "w.safetensors"] if command == "export" else []
+    result = run(capsys, command, tmp_path / "run", *place)
+    assert_mistake(result, "is a run of aisle.fit", "--model MODULE:FUNCTION")
+    result = run(capsys, command, tmp_path / "run", *place, "--model", "mine:build")
+    assert_mistake(result, "--model needs --data")

@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 
 from aisle.data import load
-from aisle.experiments import training
-from aisle.learning import checkpoints
+from aisle.runs import checkpoints, training
+from aisle.runs.opening import open_run
 from aisle.provenance import git_commit
 from commands import assert_mistake, call, contents, run
 
-TINY = ("--num-hidden", "8", "--num-latents", "2", "--batch-size", "500")
-# Three updates an epoch; T = 3 transitions of L = 2 steps for K = 2 chains.
+# Three updates an epoch of 1,350 examples, on one device, which compiles faster than eight.
+TINY = ("--num-hidden", "8", "--num-latents", "2", "--batch-size", "449", "--optimizer", "adam")
+# T = 3 transitions of L = 2 steps for K = 2 chains.
 AIS = ("--method", "ais", "-K", "2", "-T", "3", "-L", "2", *TINY, "--ema", "0.9")
-AIS_GRADIENTS = 500 * ((2 + 3 * 2) * 2 + 1)
-# With T and the average of AIS, so that its warm-up compiles to the same program.
-VAE = ("--method", "vae", "-K", "1", "-T", "3", *TINY, "--ema", "0.9")
+AIS_GRADIENTS = 449 * ((2 + 3 * 2) * 2 + 1)
+VAE = ("--method", "vae", *TINY, "--ema", "0.9")
+BOARD = ("--epochs", 2, "--validate-every", 1, "--keep", "last", "--tensorboard")
 PROGRAM = "from aisle.cli import main; main()"
 
 
@@ -34,7 +35,7 @@ def records_of(folder):
 
 
 def arrays_of(folder):
-    run = training.open_run(folder)
+    run = open_run(folder)
     return jax.tree.leaves(eqx.filter((run.model, run.proposal), eqx.is_inexact_array))
 
 
@@ -42,7 +43,7 @@ def arrays_of(folder):
 def board(tmp_path_factory, compiled_once):
     """Two epochs by ais, with the files of TensorBoard."""
     folder = tmp_path_factory.mktemp("board") / "run"
-    assert call("train", "digits", *AIS, "--epochs", 2, "--tensorboard", "--out", folder) == 0
+    assert call("train", "digits", *AIS, *BOARD, "--out", folder) == 0
     return folder
 
 
@@ -63,20 +64,22 @@ def test_a_run_is_opened_with_its_averaged_weights(board):
 
 def test_the_configuration_is_whole(board):
     stored = json.loads((board / "config.json").read_text())
+    assert stored.keys() == {"format", "train", "data", "ends", "provenance"}
+    assert (stored["format"], stored["ends"]) == (2, [6])
     assert stored["train"] == {
         "data": "digits",
         "num_epochs": 2,
+        "num_updates": None,
         "method": {
             "method": "ais",
             "num_samples": 2,
             "num_temperatures": 3,
             "kernel": "tuned",
             "num_leapfrog": 2,
-            "schedule": "ramp",
-            "target_accept": 0.8,
-            "precondition": 0.75,
-            "momentum_refresh": 0.6,
-            "jitter": 0.0,
+            "schedule": None,
+            "target_accept": None,
+            "precondition": None,
+            "momentum_refresh": None,
             "phi_objective": "elbo",
         },
         "model": {
@@ -84,31 +87,33 @@ def test_the_configuration_is_whole(board):
             "num_latents": 2,
             "num_hidden": 8,
             "likelihood": "bernoulli",
-            "proposal": "diagonal",
             "init_from": None,
         },
-        "observations": {"binarize": "dynamic", "data_dir": None},
+        "observations": {"binarize": None, "grey": False, "num_valid": None, "data_dir": None},
         "optimizer": {
-            "batch_size": 500,
+            "batch_size": 449,
             "optimizer": "adam",
             "learning_rate": None,
-            "lr_schedule": "iwae-study",
-            "warmup_epochs": 0,
+            "lr_schedule": "cosine",
+            "warmup_epochs": None,
             "ema": 0.9,
         },
         "run": {
             "seed": 0,
+            "keep": "last",
+            "patience": None,
             "validate_every": 1,
             "checkpoint_minutes": 5.0,
             "keep_checkpoints": 3,
             "tensorboard": True,
         },
     }
-    facts = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
+    known = {"name": "digits", "source": "scikit-learn", "shape": [8, 8]}
     digests = stored["data"].pop("digests")
-    assert stored["data"] == facts | {"num_train": 1500, "num_test": 297}
+    assert stored["data"] == known | {"num_train": 1350, "num_valid": 150, "num_test": 297}
     dataset = load("digits")
-    assert digests == {"train": dataset.train.digest(), "test": dataset.test.digest()}
+    assert digests == {name: getattr(dataset, name).digest() for name in digests}
+    assert digests.keys() == {"train", "valid", "test"}
     packages = stored["provenance"]["packages"]
     assert {"aisle", "jax", "jaxlib", "equinox", "optax", "numpy"} <= packages.keys()
     assert packages == {name: importlib.metadata.version(name) for name in packages}
@@ -140,7 +145,7 @@ def test_the_metrics_are_whole(board):
     for record in held_out:
         assert -100 < record["held_out_bound"] < 0
         assert 0 < record["held_out_standard_error"] < 1
-        assert record["held_out_examples"] == 297
+        assert record["held_out_examples"] == 150
         assert record["decoder_gradients"] == record["update"] * AIS_GRADIENTS
     assert checkpoints.updates(board) == [6]
 
@@ -170,8 +175,9 @@ def test_a_warm_up_is_cheap_and_counted_as_such(capsys, tmp_path):
     assert code == 0
     updates = [record for record in records_of(folder) if "bound" in record]
     spent = np.diff([0, *(record["decoder_gradients"] for record in updates)])
-    assert spent.tolist() == [500] * 3 + [AIS_GRADIENTS] * 3
-    assert f"{3 * (500 + AIS_GRADIENTS):,} decoder gradients" in out
+    assert spent.tolist() == [449] * 3 + [AIS_GRADIENTS] * 3
+    assert f"{3 * (449 + AIS_GRADIENTS):,} decoder gradients" in out
+    assert [record["phase"] for record in updates] == [0] * 3 + [1] * 3
     assert [len(record["step_size"]) for record in updates] == [0] * 3 + [3] * 3
     assert [len(record["acceptance"]) for record in updates] == [0] * 3 + [3] * 3
     assert updates[3]["step_size"] == pytest.approx([0.5] * 3)
@@ -206,7 +212,8 @@ def test_weights_of_another_run_are_the_first_ones(capsys, tmp_path, board, plai
 @pytest.mark.parametrize("method", ["vae", "iwae", "dreg", "mh-hmc", "ais"])
 def test_every_method_trains_every_model(capsys, tmp_path, method, model):
     folder = tmp_path / "run"
-    options = ("-K", "2", "-T", "3", "-L", "2", *TINY, "--epochs", 1, "--out", folder)
+    chains = ("-T", "3", "-L", "2") if method in ("mh-hmc", "ais") else ()
+    options = ("-K", "2", *chains, *TINY, "--epochs", 1, "--out", folder)
     result = run(capsys, "train", "digits", "--method", method, "--model", model, *options)
     assert result[0] == 0
     assert f"3 updates, kept in {folder}" in result[1].replace("\n", "")
@@ -214,7 +221,7 @@ def test_every_method_trains_every_model(capsys, tmp_path, method, model):
     assert len(updates) == 3
     assert not any(record["is_skipped"] for record in updates)
     gradients = {"vae": 2, "iwae": 2, "dreg": 4, "mh-hmc": 17, "ais": 17}[method]
-    assert held_out["decoder_gradients"] == 3 * 500 * gradients
+    assert held_out["decoder_gradients"] == 3 * 449 * gradients
     assert -60 < held_out["held_out_bound"] < -20
 
 
@@ -255,14 +262,14 @@ def read_all(terminal):
 def test_an_existing_run_is_not_overwritten(capsys, plain):
     before = contents(plain)
     result = run(capsys, "train", "digits", *VAE, "--epochs", 2, "--out", plain)
-    assert_mistake(result, f"{plain} exists", f"--resume {plain}")
+    assert_mistake(result, f"{plain} holds a run already: resume it, or choose another folder")
     assert contents(plain) == before
 
 
 def test_a_folder_with_other_files_is_left_alone(capsys, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result = run(capsys, "train", "digits", *VAE, "--out", tmp_path)
-    assert_mistake(result, "other files", "choose another --out")
+    assert_mistake(result, "files that are not of a run: choose another folder")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -280,14 +287,40 @@ def test_a_file_in_the_way(capsys, tmp_path, out):
         ["--num-hidden", "9"],
         ["--num-latents", "3"],
         ["--model", "two-layer"],
-        ["--likelihood", "gaussian", "--binarize", "none"],
-        ["--proposal", "full"],
-        ["--proposal", "flow"],
+        ["--likelihood", "gaussian"],
     ],
     ids=lambda a: "".join(a[:2]),
 )
-def test_weights_of_other_networks_are_refused(capsys, tmp_path, plain, no_training, options):
-    folder = tmp_path / "run"
-    arguments = (*VAE, *options, "--init-from", plain, "--out", folder)
-    assert_mistake(run(capsys, "train", "digits", *arguments), "--init-from", "other networks")
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_weights_of_other_networks_are_refused(
+    capsys, tmp_path, plain, no_training, options, is_exported
+):
+    source, folder = plain, tmp_path / "run"
+    if is_exported:
+        source = tmp_path / "plain.safetensors"
+        assert run(capsys, "export", plain, source)[0] == 0
+    arguments = (*VAE, *options, "--init-from", source, "--out", folder)
+    assert_mistake(run(capsys, "train", "digits", *arguments), str(source), " tensor ")
     assert not folder.exists()
+
+
+def test_a_diverged_run_is_a_failure(capsys, tmp_path):
+    """Weights that are far too large after the first update, and a last bound that is no number."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32))
+    options = ("--likelihood", "gaussian", "--learning-rate", "1e30", "--updates", 3)
+    arguments = (tmp_path / "x.npy", *VAE, *options, "--ema", 0, "--out", tmp_path / "run")
+    code, out, err = run(capsys, "train", *arguments)
+    assert code == 1
+    assert "Traceback" not in err
+    assert len(re.findall("^aisle: training diverged: .*lower the learning rate.*$", err, re.M)) == 1
+    assert "kept in" not in out
+
+
+def test_chains_of_a_method_that_has_none(capsys, tmp_path, no_training):
+    result = run(capsys, "train", "digits", *VAE, "-L", 2, "--out", tmp_path / "run")
+    assert_mistake(result, "--num-leapfrog is 2 but vae runs no chains: leave it out")
+
+
+def test_lengths_exclude_each_other(capsys, tmp_path, no_training):
+    result = run(capsys, "train", "digits", "--epochs", 2, "--updates", 3, "--out", tmp_path / "a")
+    assert_mistake(result, "give --epochs or --updates, and not both")

@@ -9,14 +9,13 @@ weights are less tight for it, but its samples are better ones to learn from (`r
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from numpy.typing import ArrayLike
 
 from aisle.annealing import schedules
 from aisle.annealing.ais import Ladder
@@ -28,7 +27,7 @@ from aisle.errors import InputError, check, check_real
 from aisle.objects import Chosen
 from aisle.types import Proposal
 
-Schedule = Callable[[int], Betas] | ArrayLike
+Schedule = Callable[[int], Betas] | Sequence[float | int] | jax.Array | np.ndarray
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,11 +55,11 @@ class Kernel(Chosen):
 
     def __post_init__(self) -> None:
         if not callable(self.schedule):
-            schedules.explicit(self.schedule)
+            betas = np.asarray(self.schedule, np.float64)
+            schedules.explicit(betas)
             # A tuple, so that kernels can be compared and hashed.
-            betas = np.asarray(self.schedule, np.float64).tolist()
-            object.__setattr__(self, "schedule", tuple(betas))
-        if not isinstance(self.transition, Transition):
+            object.__setattr__(self, "schedule", tuple(betas.tolist()))
+        if isinstance(self.transition, type) or not isinstance(self.transition, Transition):
             raise InputError(
                 f"is a {type(self.transition).__name__}: give an object with init, step and "
                 "step_reversed, such as aisle.HMC()",
@@ -90,7 +89,7 @@ class Kernel(Chosen):
             # At once, also while a program is being compiled: they are constants of it.
             with jax.ensure_compile_time_eval():
                 return schedules.explicit(self.schedule(num_temperatures))
-        betas = schedules.explicit(self.schedule)
+        betas = schedules.explicit(np.asarray(self.schedule))
         if len(betas) != num_temperatures + 1:
             raise InputError(
                 f"is {num_temperatures} but the schedule has {len(betas)} inverse temperatures: "

@@ -172,14 +172,9 @@ def run(
     """
     recorder = Recorder()
     if place is not None and processes.is_first():
-        recorder = FolderRecorder(place)
+        config = {**(content or {}), "ends": list(plan.ends or ())}
+        recorder = FolderRecorder(place, config, resume=resume)
     loop, params = prepare(plan, model, proposal, x, recorder, show_progress=show_progress)
-    if place is not None:
-        full = {**(content or {}), "ends": list(plan.ends or ())}
-        write = folder.update_config if resume else folder.create
-        if resume:
-            full = {**folder.read_config(place.path), **full}
-        processes.first_does(lambda: write(place.path, full))
     try:
         trained = loop.run(params, resume=resume)
     except SystemExit:

@@ -45,14 +45,17 @@ class RunFolder(Chosen):
 class FolderRecorder(Recorder):
     """Writes into the folder of a run."""
 
-    def __init__(self, place: RunFolder):
-        """Write nothing yet."""
-        self._place, self._stack = place, ExitStack()
+    def __init__(self, place: RunFolder, config: Mapping[str, Any], *, resume: bool):
+        """Write nothing yet; `config` is what config.json is to say."""
+        self._place, self._config, self._resume = place, config, resume
+        self._stack = ExitStack()
         self._writer: folder.MetricsWriter | None = None
         self._saved_at = time.perf_counter()
 
     def __enter__(self) -> "FolderRecorder":
-        """Keep other processes from training the same run."""
+        """Make the folder of a new run, and keep other processes from training it."""
+        if not self._resume:
+            folder.create(self._place.path, self._config)
         self._stack.enter_context(folder.held(self._place.path))
         return self
 
@@ -68,10 +71,11 @@ class FolderRecorder(Recorder):
     def begin(self, update: int) -> float:
         """Drop the metrics of later updates, which are made again."""
         path = self._place.path
-        before = folder.last_metrics(path).get("seconds", 0.0) if update else 0.0
+        if self._resume:
+            folder.update_config(path, {**folder.read_config(path), **self._config})
         writer = folder.MetricsWriter(path, resume_at=update, tensorboard=self._place.tensorboard)
         self._writer = self._stack.enter_context(writer)
-        return before
+        return folder.last_metrics(path).get("seconds", 0.0)
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Append records to metrics.jsonl."""

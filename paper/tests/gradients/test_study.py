@@ -8,13 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import Kernel
 from aisle.errors import InputError
-from aisle.evaluation.gradients import average
-from aisle.experiments import gradient_reference, gradients
-from aisle.experiments.gradient_bench import Bench
-from aisle.experiments.gradient_table import ESTIMATORS
-from aisle.experiments.gradients import Case
 from known_gradients import (
     MODEL,
     NUM_EXAMPLES,
@@ -27,8 +21,14 @@ from known_gradients import (
     program_of,
 )
 from measures import z_score
+from paper.core.chains import Kernel
+from paper.gradients import reference as references, study
+from paper.gradients.averages import average
+from paper.gradients.bench import Bench
+from paper.gradients.estimators import ESTIMATORS
+from paper.gradients.study import Case
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 FEW = ("mh-hmc", "ais", "1/2 ais, then hmc, equal weights")
@@ -39,7 +39,7 @@ def fewer():
     """Measure two estimators, and one more for the curve."""
     every = dict(ESTIMATORS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradients, "CURVE", (1, 2))
+        patch.setattr(study, "CURVE", (1, 2))
         for name in every.keys() - set(FEW):
             del ESTIMATORS[name]
         try:
@@ -59,7 +59,7 @@ def few():
 def measure(folder=None, **changes):
     settings = SMALL._replace(**changes)
     xs = jnp.asarray(examples().xs)
-    return gradients.measure(
+    return study.measure(
         MODEL, Shifted(MODEL), examples(), xs, settings, folder=folder, show_progress=False
     )
 
@@ -71,6 +71,7 @@ def stored(quick_compilation, tmp_path_factory):
         return folder, measure(folder)
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_exact_gradient(stored):
     found, truth = stored[1].reference.gradients, exact_gradient()
     assert found.shape == (8, len(truth))
@@ -83,6 +84,7 @@ def test_the_reference_is_the_exact_gradient(stored):
     assert np.linalg.norm(error) < 0.1 * np.linalg.norm(truth)
 
 
+@pytest.mark.slow
 def test_the_reference_knows_its_norm_and_its_noise(stored):
     reference, truth = stored[1].reference, np.linalg.norm(exact_gradient())
     assert abs(reference.norm / truth - 1) < 0.1
@@ -90,6 +92,7 @@ def test_the_reference_knows_its_norm_and_its_noise(stored):
     assert reference.relative_noise == pytest.approx(spread / reference.norm, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_reference_knows_the_posterior_mean_of_the_log_joint(stored):
     reference, truth = stored[1].reference, posterior_log_joints()
     z = [z_score(reference.log_joint[:, i], truth[i]) for i in range(NUM_EXAMPLES)]
@@ -102,7 +105,7 @@ def test_the_reference_knows_the_posterior_mean_of_the_log_joint(stored):
 def test_a_part_of_the_reference_sees_its_own_chains_only():
     num_parts, num_stops = 3, 2
     log_weights = jnp.repeat(jnp.arange(6.0), num_stops)
-    shares = np.asarray(gradient_reference._weigh_parts(num_parts, num_stops, log_weights))
+    shares = np.asarray(references._weigh_parts(num_parts, num_stops, log_weights))
     assert shares.shape == (num_parts + 1, 12)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(shares[-1], 1 / 12, rtol=1e-6)
@@ -115,27 +118,29 @@ def test_a_part_of_the_reference_sees_its_own_chains_only():
         assert last / first == pytest.approx(np.exp(3), rel=1e-5)
 
 
-def test_a_measurement_has_a_row_for_every_estimator(stored):
-    _, outcome = stored
-    found = {(row.kernel, row.num_temperatures, row.estimator) for row in outcome.rows}
+@pytest.mark.slow
+def test_a_measurement_has_a_result_for_every_estimator(stored):
+    _, found = stored
+    names = {(result.kernel, result.num_temperatures, result.estimator) for result in found.results}
     wanted = {(kernel, 2, name) for kernel in ("paper", "tuned") for name in FEW}
-    assert found == wanted
-    assert len(outcome.rows) == len(wanted)
-    assert [(row.num_temperatures, row.estimator) for row in outcome.curve] == [
+    assert names == wanted
+    assert len(found.results) == len(wanted)
+    assert [(result.num_temperatures, result.estimator) for result in found.curve] == [
         (1, "mh-hmc"),
         (1, "ais"),
         (1, "1/2 ais, then hmc, equal weights"),
     ]
-    for row in (*outcome.rows, *outcome.curve):
-        assert np.all(np.isfinite(list(row[5:])))
+    for result in (*found.results, *found.curve):
+        assert np.all(np.isfinite(list(result[5:])))
         # Repeats differ.
-        assert row.squared_noise > 1e-4
-        assert 1 <= row.effective_sample_size <= 2.001
-        assert 0 < row.acceptance <= 1
+        assert result.squared_noise > 1e-4
+        assert 1 <= result.effective_sample_size <= 2.001
+        assert 0 < result.acceptance <= 1
 
 
+@pytest.mark.slow
 def test_kernels_cost_the_same(stored):
-    paper, tuned = ({r.kernel: r for r in stored[1].rows}[name] for name in ("paper", "tuned"))
+    paper, tuned = ({r.kernel: r for r in stored[1].results}[name] for name in ("paper", "tuned"))
     assert (paper.num_transitions, paper.num_leapfrog) == (2, 2)
     assert tuned.num_transitions * tuned.num_leapfrog == 4
     assert paper.gradients == tuned.gradients == 2 * (1 + 4 + 1)
@@ -149,7 +154,7 @@ def bench(kind=Shifted, **changes):
 @pytest.mark.parametrize(("T", "L", "transitions"), [(5, 5, 12), (11, 5, 27), (1, 1, 1), (3, 4, 6)])
 def test_shorter_transitions_are_more_of_them(T, L, transitions):
     paper, tuned = (
-        gradients._first_kernel(bench(num_leapfrog=L), Case(name, T, "linear"))
+        study._first_kernel(bench(num_leapfrog=L), Case(name, T, "linear"))
         for name in ("paper", "tuned")
     )
     assert (len(paper.step_sizes), paper.num_leapfrog) == (T, L)
@@ -159,39 +164,42 @@ def test_shorter_transitions_are_more_of_them(T, L, transitions):
 
 
 def test_a_proposal_without_a_scale_does_not_precondition():
-    tuned = gradients._first_kernel(bench(Exact), Case("tuned", 2, "linear"))
+    tuned = study._first_kernel(bench(Exact), Case("tuned", 2, "linear"))
     assert (tuned.precondition, tuned.refresh) == (0, 0.6)
 
 
+@pytest.mark.slow
 def test_a_second_start_reads_what_is_done(monkeypatch, few, stored, tmp_path):
-    folder, outcome = stored
+    folder, found = stored
     shutil.copytree(folder, tmp_path / "parts")
     (tmp_path / "parts" / "paper-T2-linear.json").write_text('[{"kernel": "pap')
     (tmp_path / "parts" / "tuned-T2-immediate.json").unlink()
-    made, original = [], gradients._measure
+    made, original = [], study._measure
 
     def counted(bench, case, *rest):
         made.append(case.name)
         return original(bench, case, *rest)
 
-    monkeypatch.setattr(gradients, "_measure", counted)
+    monkeypatch.setattr(study, "_measure", counted)
     again = measure(tmp_path / "parts")
     assert made == ["paper-T2-linear", "tuned-T2-immediate"]
-    assert (again.rows, again.curve) == (outcome.rows, outcome.curve)
-    np.testing.assert_array_equal(again.reference.gradients, outcome.reference.gradients)
+    assert (again.results, again.curve) == (found.results, found.curve)
+    np.testing.assert_array_equal(again.reference.gradients, found.reference.gradients)
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_what_else_is_measured(monkeypatch, few, stored):
-    monkeypatch.setattr(gradients, "CURVE", ())
-    monkeypatch.setattr(gradients, "KERNELS", ("tuned",))
+    monkeypatch.setattr(study, "CURVE", ())
+    monkeypatch.setattr(study, "KERNELS", ("tuned",))
     alone = measure()
-    assert alone.rows == [row for row in stored[1].rows if row.kernel == "tuned"]
+    assert alone.results == [result for result in stored[1].results if result.kernel == "tuned"]
     assert alone.curve == []
 
 
+@pytest.mark.slow
 def test_step_sizes_are_tuned_for_the_very_schedule():
-    found = gradients._tuned(bench(), Case("paper", 2, "immediate"))
+    found = study._tuned(bench(), Case("paper", 2, "immediate"))
     np.testing.assert_array_equal(found.betas, [0, 1, 1])
     chains = Kernel(found.betas, found.step_sizes, 400, found.num_leapfrog)
     accepted = average(program_of(Shifted), chains, jax.random.key(5), examples()).acceptance
@@ -210,6 +218,6 @@ def test_step_sizes_are_tuned_for_the_very_schedule():
         ({"seed": -1}, "seed is -1: it must be from 0 to 4294967295"),
     ],
 )
-def test_mistakes_are_told_in_one_line(tmp_path, changes, words):
+def test_mistakes_are_reported_in_one_line(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
-        gradients.run(tmp_path / "no run", SMALL._replace(**changes))
+        study.measure_run(tmp_path / "no run", SMALL._replace(**changes))

@@ -10,24 +10,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+import aisle
 from aisle.annealing.ais import sample_start
-from aisle.annealing.kernel import gradients_per_chain
-from aisle.evaluation import gradients as evaluation
-from aisle.evaluation.bias import compare, squared_norm
-from aisle.evaluation.gradients import (
-    Examples,
-    average,
-    chain_ends,
-    chain_stops,
-    make_program,
-    walk_gradients,
-)
-from aisle.experiments import gradients
-from aisle.experiments.gradient_table import ESTIMATORS, SCHEDULES, WEIGHTINGS
-from aisle.experiments.gradients import Case
-from aisle.learning.estimators import METHODS
 from aisle.models import one_layer
-from aisle.models.joint import log_joint
 from known_gradients import (
     MODEL,
     NUM_EXAMPLES,
@@ -45,13 +30,21 @@ from known_gradients import (
     repeated,
 )
 from measures import z_score
+from paper.core.chains import gradients_per_chain, log_joint, walk_gradients
+from paper.gradients import averages, study
+from paper.gradients.averages import Examples, average, chain_ends, chain_stops, make_program
+from paper.gradients.bias import compare, squared_norm
+from paper.gradients.estimators import CHAIN_SCHEDULES, ESTIMATORS, WEIGHTINGS
+from paper.gradients.reference import Reference
+from paper.gradients.study import Case
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 # ---- stops of a chain at the posterior
 
 
+@pytest.mark.slow
 def test_stops_keep_the_posterior():
     """With steps so long that rejection matters, from exact samples that annealing left alone."""
     number, num_stops, key = 4000, 3, jax.random.key(1)
@@ -76,6 +69,7 @@ def test_stops_keep_the_posterior():
     assert abs(np.corrcoef(z[1:, 0, 1], z[:-1, 1, 1])[0, 1]) < 4 / np.sqrt(number)
 
 
+@pytest.mark.slow
 def test_stops_have_the_weights_of_their_chains():
     x, key = jnp.asarray(examples().xs[0]), jax.random.key(1)
     q, density, chains = Shifted(MODEL)(x), log_joint(MODEL, x), kernel(last_move=False)
@@ -86,6 +80,7 @@ def test_stops_have_the_weights_of_their_chains():
     assert np.ptp(alone.log_weight) > 0.1
 
 
+@pytest.mark.slow
 def test_walks_cost_what_is_said():
     calls = []
     x = jnp.asarray(examples().xs[0])
@@ -109,6 +104,7 @@ def many(kind, number, size):
     return repeated(kind, NO_MOVES, number * size).reshape(number, size, -1)
 
 
+@pytest.mark.slow
 def test_exact_samples_have_no_bias():
     truth, found = exact_gradient(), many(Exact, 40, 5)
     compared = [compare(group, exactly(truth)) for group in found]
@@ -130,6 +126,7 @@ def test_samples_of_a_poor_encoder_have_the_bias_that_they_must_have():
     assert abs(compared.bias.value - wanted) < 4 * compared.bias.standard_error
 
 
+@pytest.mark.slow
 def test_the_references_noise_is_not_bias():
     """Parts as noisy as the repeats, and fewer."""
     found = many(Exact, 40, 8)
@@ -143,30 +140,31 @@ def test_the_references_noise_is_not_bias():
 NO_MOVES = kernel(num_samples=3, last_move=False)
 
 
-def test_a_row_says_what_was_measured():
+@pytest.mark.slow
+def test_a_result_says_what_was_measured():
     """Samples of the poor encoder, beside a reference without noise."""
     keys = jax.random.split(jax.random.key(8), 60)
     repeats = [average(program_of(Shifted), NO_MOVES, k, examples()) for k in keys]
     repeats = [repeat._replace(acceptance=np.full(1, 0.5)) for repeat in repeats]
-    reference = gradients.Reference(
+    reference = Reference(
         exactly(exact_gradient()),
         np.tile(posterior_log_joints(), (3, 1)),
         posterior_log_joints(),
         np.ones(NUM_EXAMPLES),
     )
-    row = gradients._row(Case("paper", 1, "immediate"), "mh-hmc", NO_MOVES, repeats, reference)
+    result = study._result(Case("paper", 1, "immediate"), "mh-hmc", NO_MOVES, repeats, reference)
     compared = compare(np.stack([r.gradients[-1] for r in repeats]), reference.gradients)
-    assert (row.squared_bias, row.squared_bias_error) == compared.bias
+    assert (result.squared_bias, result.squared_bias_error) == compared.bias
     # Noise is that of a batch of 128, and here there are six examples.
-    assert row.squared_noise == pytest.approx(compared.noise.value * NUM_EXAMPLES / 128)
+    assert result.squared_noise == pytest.approx(compared.noise.value * NUM_EXAMPLES / 128)
     xs, proposal = jnp.asarray(examples().xs), Shifted(MODEL)
     under_q = jax.vmap(lambda x: expected_log_joint(MODEL, x, proposal(x)))(xs)
     truth = float(np.mean(under_q - posterior_log_joints()))
     found = [np.mean(r.log_joint[-1] - posterior_log_joints()) for r in repeats]
-    assert row.log_joint_bias == pytest.approx(np.mean(found), rel=1e-4)
+    assert result.log_joint_bias == pytest.approx(np.mean(found), rel=1e-4)
     assert abs(z_score(found, truth)) < 4
     assert truth < -1
-    assert row.effective_sample_size == pytest.approx(3, rel=1e-5)
+    assert result.effective_sample_size == pytest.approx(3, rel=1e-5)
 
 
 # ---- the estimators of the library
@@ -180,16 +178,31 @@ def network():
     return model, proposal, Examples(np.asarray(xs), np.array([7, 2, 30]))
 
 
-def learned(name, kernel, key):
-    """Return the flat gradient of theta that an estimator of the library gives."""
+def method_of(name, chains):
+    """Return the library's method with chains of the same kind."""
+    K, T = chains.num_samples, len(chains.step_sizes)
+    along = aisle.Kernel(list(np.asarray(chains.betas)), chains.hmc)
+    methods = {
+        "vae": lambda: aisle.VAE(K),
+        "iwae": lambda: aisle.IWAE(K),
+        "mh-hmc": lambda: aisle.MHHMC(K, T, along),
+        "ais": lambda: aisle.AIS(K, T, along),
+    }
+    return methods[name]()
+
+
+def learned(name, chains, key):
+    """Return the flat gradient of theta that a method of the library gives."""
     model, proposal, (xs, indices) = network()
+    method = method_of(name, chains)
+    state = chains.step_sizes if hasattr(method, "kernel") else method.init()
     params, static = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(params):
         def one(index, x):
             key_example = jax.random.fold_in(key, index)
             weights = (eqx.combine(params, static), proposal)
-            return METHODS[name].estimate(key_example, *weights, x, kernel)[0].theta
+            return method.estimate(key_example, *weights, x, state)[0].theta
 
         return jnp.mean(jax.vmap(one)(jnp.asarray(indices), jnp.asarray(xs)))
 
@@ -203,14 +216,16 @@ def measured(kernel, key, weighting):
 
 @functools.cache
 def network_program():
-    return make_program(*network()[:2], gradients._weigh)
+    return make_program(*network()[:2], study._weigh)
 
 
 @pytest.mark.parametrize(
     ("estimator", "method", "schedule", "options"),
     [
-        ("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}),
-        ("mh-hmc", "mh-hmc", "immediate", {}),
+        pytest.param(
+            *("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}), marks=pytest.mark.slow
+        ),
+        pytest.param("mh-hmc", "mh-hmc", "immediate", {}, marks=pytest.mark.slow),
         # Without a move, annealing is importance sampling.
         ("ais", "iwae", "linear", {"last_move": False, "num_temperatures": 1}),
         ("mh-hmc, weighted", "iwae", "immediate", {"last_move": False, "num_temperatures": 1}),
@@ -245,18 +260,19 @@ def test_weightings():
     ],
 )
 def test_schedules(name, number, betas):
-    np.testing.assert_allclose(SCHEDULES[name](number), betas, rtol=1e-6)
+    np.testing.assert_allclose(CHAIN_SCHEDULES[name](number), betas, rtol=1e-6)
 
 
 def test_every_estimator_has_a_known_schedule_and_weighting():
     for estimator in ESTIMATORS.values():
-        assert len(SCHEDULES[estimator.schedule](7)) == 8
+        assert len(CHAIN_SCHEDULES[estimator.schedule](7)) == 8
         assert estimator.weighting in WEIGHTINGS
 
 
 # ---- averages over examples
 
 
+@pytest.mark.slow
 def test_averages_do_not_depend_on_tiles(monkeypatch):
     """Nor on the devices: six examples on eight of them, and one at a time."""
     program, key = program_of(Shifted), jax.random.key(2)
@@ -266,9 +282,9 @@ def test_averages_do_not_depend_on_tiles(monkeypatch):
         average(program, chains, key, Examples(*(a[i : i + 1] for a in examples())))
         for i in range(NUM_EXAMPLES)
     ]
-    monkeypatch.setattr(evaluation, "_CHAINS_PER_TILE", 1)
+    monkeypatch.setattr(averages, "_CHAINS_PER_TILE", 1)
     monkeypatch.setattr(jax, "devices", lambda: [None] * 4)
-    assert evaluation._tile_size(NUM_EXAMPLES, 3) == 4
+    assert averages._tile_size(NUM_EXAMPLES, 3) == 4
     monkeypatch.undo()
     mean = np.mean([one.gradients for one in single], axis=0)
     np.testing.assert_allclose(whole.gradients, mean, rtol=1e-4, atol=1e-4)
@@ -280,11 +296,12 @@ def test_averages_do_not_depend_on_tiles(monkeypatch):
     assert spent == [NUM_EXAMPLES]
 
 
+@pytest.mark.slow
 def test_several_tiles_are_added_up(monkeypatch):
     program, key, spent = program_of(Shifted), jax.random.key(2), []
     many = Examples(np.tile(examples().xs, (4, 1))[:20], np.arange(20))
     whole = average(program, kernel(), key, many)
-    monkeypatch.setattr(evaluation, "_CHAINS_PER_TILE", 1)
+    monkeypatch.setattr(averages, "_CHAINS_PER_TILE", 1)
     found = average(program, kernel(), key, many, spent.append)
     assert spent == [8, 8, 4]
     for tiled, once in zip(found, whole, strict=True):
@@ -297,10 +314,10 @@ def test_several_tiles_are_added_up(monkeypatch):
 )
 def test_tiles_are_alike(num_examples, num_samples, size):
     """On eight devices, of which each takes as many examples."""
-    assert evaluation._tile_size(num_examples, num_samples) == size
+    assert averages._tile_size(num_examples, num_samples) == size
 
 
-def test_the_figures_of_an_example():
+def test_the_numbers_of_an_example():
     found = average(program_of(Shifted), kernel(), jax.random.key(2), examples())
     weights, root, equal = found.effective_sample_size
     np.testing.assert_allclose(equal, 5, rtol=1e-5)

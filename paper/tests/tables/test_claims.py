@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from aisle.experiments import cells, claims
 from aisle.statistics import Mean, summarise
+from paper.tables import cells, claims
 
 CLAIM = claims.Claim("more helps", "more", "less")
 NO_GAP = Mean(0.0, 0.0, 9)
 
 
-def row(name, gap=NO_GAP):
-    return cells.Row(
+def result(name, gap=NO_GAP):
+    return cells.CellResult(
         name,
         "mnist",
         "dreg",
@@ -23,7 +23,7 @@ def row(name, gap=NO_GAP):
 
 
 def finished(name, log_p, **digests):
-    return cells.Finished(row(name), np.array(log_p), digests or None)
+    return cells.FinishedCell(result(name), np.array(log_p), digests or None)
 
 
 def test_cells_are_compared_on_the_same_examples():
@@ -68,13 +68,13 @@ CASES = [
 
 @pytest.mark.parametrize(("gain", "better", "worse", "verdict"), CASES)
 def test_a_lead_must_exceed_the_gap_by_two_errors(gain, better, worse, verdict):
-    rows = [row(name, Mean(*gap, 9)) for name, gap in (("more", better), ("less", worse))]
-    assert claims.by_gain(CLAIM, Mean(*gain, 9), *rows).verdict == verdict
+    results = [result(name, Mean(*gap, 9)) for name, gap in (("more", better), ("less", worse))]
+    assert claims.by_gain(CLAIM, Mean(*gain, 9), *results).verdict == verdict
 
 
-def test_a_row_survives_a_file_that_has_null_for_what_is_not_finite():
-    plain = cells.as_plain(row("more", Mean(0.5, 0.1, 1)))
+def test_a_result_survives_a_file_that_has_null_for_what_is_not_finite():
+    plain = cells.as_plain(result("more", Mean(0.5, 0.1, 1)))
     plain["gap"]["standard_error"] = None
-    found = cells.from_plain(cells.Row, plain)
+    found = cells.from_plain(cells.CellResult, plain)
     assert np.isnan(found.gap.standard_error)
-    assert found._replace(gap=NO_GAP) == row("more")
+    assert found._replace(gap=NO_GAP) == result("more")

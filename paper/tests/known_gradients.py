@@ -6,14 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from aisle.evaluation.gradients import Examples, average, make_program
-from aisle.experiments import gradients, problems
-from aisle.experiments.gradient_bench import Settings
-from aisle.experiments.gradient_table import WEIGHTINGS
 from jax.flatten_util import ravel_pytree
 
-from aisle.annealing import Kernel, schedules
-from aisle.models import DiagonalNormal, LinearGaussian
+from aisle.models import LinearGaussian
+from paper.core.chains import DiagonalNormal, Kernel, betas_of
+from paper.gradients import study
+from paper.gradients.averages import Examples, average, make_program
+from paper.gradients.bench import Settings
+from paper.gradients.estimators import WEIGHTINGS
 
 NUM_EXAMPLES = 6
 
@@ -71,7 +71,12 @@ class Shifted(eqx.Module):
         return DiagonalNormal(q.loc + self.shift, self.stretch * q.scale)
 
 
-MODEL = problems.linear_gaussian().model
+# The latents are correlated given x.
+MODEL = LinearGaussian(
+    jax.random.normal(jax.random.split(jax.random.key(7))[0], (4, 3)),
+    jnp.linspace(-1, 1, 4),
+    jnp.log(0.7),
+)
 
 
 @functools.cache
@@ -109,7 +114,7 @@ def gradient_under_q():
 
 
 def kernel(num_temperatures=1, num_samples=5, schedule="linear", size=0.5, **options):
-    betas = schedules.named(schedule, num_temperatures)
+    betas = betas_of(schedule, num_temperatures)
     sizes = jnp.full(num_temperatures, size)
     return Kernel(betas, sizes, num_samples, **{"num_leapfrog": 2} | options)
 
@@ -123,7 +128,7 @@ def repeated(kind, kernel, number, weighting="equal"):
 
 @functools.cache
 def program_of(kind):
-    return make_program(MODEL, kind(MODEL), gradients._weigh)
+    return make_program(MODEL, kind(MODEL), study._weigh)
 
 
 def exactly(gradient):
