@@ -13,11 +13,12 @@ from aisle.evaluation import work
 from aisle.models import LinearGaussian
 from evaluating import chosen
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
 XS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 OPTIONS = {"num_temperatures": 2, "num_simulated": 3, "importance_samples": 2}
+FORWARD = {"num_simulated": 0, "importance_samples": 0}
 
 
 @contextmanager
@@ -55,19 +56,21 @@ def test_a_second_evaluation_of_the_same_shapes_compiles_nothing():
     assert abs(changed.log_p.mean() - exact.mean()) < 1
 
 
+@pytest.mark.usefixtures("untuned")
 def test_other_shapes_and_types_have_programs_of_their_own():
-    found = evaluate(x=XS[:2])
+    found = evaluate(x=XS[:2], **FORWARD)
     with compilations() as others:
-        evaluate(x=XS[:2].astype(np.float16))
+        evaluate(x=XS[:2].astype(np.float16), **FORWARD)
     assert others
-    np.testing.assert_allclose(evaluate(x=XS[:2]).log_p, found.log_p)
+    np.testing.assert_allclose(evaluate(x=XS[:2], **FORWARD).log_p, found.log_p)
 
 
+@pytest.mark.usefixtures("untuned")
 def test_few_programs_are_kept(monkeypatch):
     monkeypatch.setattr(work, "_PROGRAMS", {})
-    monkeypatch.setattr(work, "_MAX_PROGRAMS", 2)
-    evaluate()
-    assert len(work._PROGRAMS) == 2
+    monkeypatch.setattr(work, "_MAX_PROGRAMS", 1)
+    evaluate(importance_samples=0)
+    assert len(work._PROGRAMS) == 1
 
 
 def test_a_second_draw_from_the_posterior_compiles_nothing():
@@ -87,12 +90,12 @@ class Plain:
         return getattr(self.inner, name)
 
 
+@pytest.mark.usefixtures("untuned")
 def test_an_object_that_was_changed_between_calls_is_seen_as_it_is():
     plain, moved = Plain(MODEL), eqx.tree_at(lambda m: m.bias, MODEL, jnp.full(3, 2.0))
-    options = {"importance_samples": 0, "num_simulated": 0}
-    first = evaluate(plain, **options)
+    first = evaluate(plain, **FORWARD)
     plain.inner = moved
-    second = evaluate(plain, **options)
-    np.testing.assert_allclose(first.log_p, evaluate(MODEL, **options).log_p, rtol=1e-5)
-    np.testing.assert_allclose(second.log_p, evaluate(moved, **options).log_p, rtol=1e-5)
+    second = evaluate(plain, **FORWARD)
+    np.testing.assert_allclose(first.log_p, evaluate(MODEL, **FORWARD).log_p, rtol=1e-5)
+    np.testing.assert_allclose(second.log_p, evaluate(moved, **FORWARD).log_p, rtol=1e-5)
     assert np.all(first.log_p != second.log_p)

@@ -11,7 +11,7 @@ from aisle import ImportanceSampler, Split, View, log_likelihood, sample_posteri
 from aisle.models import DiagonalNormal
 from evaluating import chosen, kernel
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 # The types that a model was given, of every trace.
 SEEN = set()
@@ -62,12 +62,13 @@ def exact(x):
     return np.log(np.exp(log_joint).sum(0) * (z[1] - z[0]) / np.sqrt(2 * np.pi))
 
 
+@pytest.mark.usefixtures("untuned")
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
 def test_categories_reach_the_model_as_they_are(dtype):
     """As numbers of 0 to 255 over 255 they would all be of the first category."""
     x, own = X.astype(dtype), jnp.asarray(X.astype(dtype)).dtype
     SEEN.clear()
-    options = chosen(num_chains=8, num_temperatures=20, kernel=kernel(2), num_simulated=8)
+    options = chosen(num_chains=64, num_temperatures=8, kernel=kernel(2))
     result = log_likelihood(model_of(own), encoder, x, **options)
     np.testing.assert_allclose(result.log_p, exact(x.astype(int)), atol=0.15)
     assert {str(own)} == SEEN
@@ -79,6 +80,7 @@ def test_categories_reach_the_model_as_they_are(dtype):
         assert np.corrcoef(means, X.sum(1))[0, 1] > 0.7
 
 
+@pytest.mark.usefixtures("untuned")
 def test_grey_values_are_divided_where_a_view_says_so():
     class Grey(Categories):
         def log_likelihood(self, x, z):
