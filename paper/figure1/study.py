@@ -130,11 +130,14 @@ class _Case(NamedTuple):
 def check_arguments(num_draws: int, correlation: float) -> None:
     """Refuse too few draws for the bins, and what is no correlation."""
     if not 0 < correlation < 1:
-        raise InputError(f"correlation is {correlation}: it must be above 0 and below 1")
+        raise InputError(
+            f"is {correlation}: it must be above 0 and below 1", argument="correlation"
+        )
     if num_draws < MIN_DRAWS:
         raise InputError(
-            f"draws is {num_draws}: it must be at least {MIN_DRAWS}, or the {BINS_PER_AXIS**2} "
-            "bins would have too few each"
+            f"is {num_draws}: it must be at least {MIN_DRAWS}, or the {BINS_PER_AXIS**2} bins "
+            "would have too few each",
+            argument="draws",
         )
 
 

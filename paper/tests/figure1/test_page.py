@@ -112,7 +112,7 @@ def test_a_second_run_takes_the_place_of_the_first(capsys, monkeypatch, quick, t
     [
         (["--draws", "100"], "--draws is 100: it must be at least 10000"),
         (["--correlation", "1"], "--correlation is 1.0: it must be above 0 and below 1"),
-        (["--seed", "-1"], "--seed is -1: it must be from 0 to 4294967295"),
+        (["--seed", "-1"], "--seed is -1: it must be at least 0"),
         (["--draws", "many"], "--draws: invalid literal"),
         (["--plan"], "--plan"),
     ],

@@ -190,7 +190,7 @@ def test_from_end_to_end(capsys, monkeypatch, digits, tmp_path):
     assert run(capsys, "kernels", digits, *options) == (0, printed, "")
     assert contents(folder) == before
     result = run(capsys, "kernels", digits, *options, "--chains", 5)
-    assert_mistake(result, f"{folder} is", "with other chains: choose another --out")
+    assert_mistake(result, f"{folder} is", "with other chains: choose another folder")
     assert contents(folder) == before
 
 
@@ -209,7 +209,9 @@ def test_other_files_are_left_alone(capsys, untrained, never):
     notes = untrained.parent / "notes.txt"
     notes.write_text("mine")
     for out in (notes.parent, notes):
-        assert_mistake(run(capsys, "kernels", untrained, "--out", out), str(out), "--out")
+        assert_mistake(
+            run(capsys, "kernels", untrained, "--out", out), str(out), "choose another folder"
+        )
     assert contents(untrained.parent) == {notes: b"mine"}
 
 

@@ -3,6 +3,7 @@ import shlex
 
 import pytest
 
+import aisle
 from aisle.cli.main import parse
 from paper.core import runs
 from paper.tables.budgets import BUDGETS
@@ -21,7 +22,8 @@ def test_tables_are_sound(name, budget):
         assert cell.training.seed == 3
         # What is not evaluated is there for others to begin from.
         assert cell.evaluation or cell.name in [one.start for one in spec.cells]
-        begins = budget == "paper" or cell.name.endswith("-start") or "-scratch-" in cell.name
+        begins = budget == "paper" or cell.name.endswith("-start")
+        begins = begins or "-scratch-" in cell.name or "-default-" in cell.name
         goes_on = cell.name.endswith(("-growing-T", "-annealed-start"))
         assert (cell.start is None) == (begins and not goes_on)
     for claim in spec.claims:
@@ -107,8 +109,6 @@ def test_recipes_differ_from_the_usual_one_as_their_names_say():
     assert starts == {
         "mnist-start": 120,
         "mnist-short-start": 40,
-        "mnist-full-start": 18,
-        "mnist-flow-start": 30,
     }
 
 
@@ -129,3 +129,38 @@ def test_every_cell_has_a_command_that_the_library_takes(name):
         assert command.method.method == cell.training.method.method
         assert command.optimizer.learning_rate == cell.training.optimizer.learning_rate
         assert (command.num_epochs, command.run_options.seed) == (cell.training.num_epochs, 3)
+
+
+def test_default_recipes_are_those_of_the_two_editions():
+    spec = make_table("defaults", "cpu", 0)
+    old, new = spec.cells
+    assert (old.name, new.name) == ("mnist-default-old", "mnist-default-new")
+    assert new.command == "aisle train mnist --epochs 50"
+    assert old.command == (
+        "aisle train mnist --epochs 17 --method ais --num-samples 5 --num-temperatures 11 "
+        "--optimizer adam --lr-schedule iwae-study"
+    )
+    assert old.evaluation == new.evaluation == BUDGETS["cpu"].evaluation["mnist"]
+    for cell, phases in (
+        (old, [aisle.Phase(aisle.AIS(5, 11), aisle.Adam(0.001, aisle.rates.iwae_study), 17)]),
+        (
+            new,
+            [
+                aisle.Phase(aisle.VAE(), aisle.Muon(0.02, aisle.rates.cosine), 25),
+                aisle.Phase(aisle.AIS(1, 11), aisle.Muon(0.0075, aisle.rates.cosine), 25),
+            ],
+        ),
+    ):
+        config = runs._train_config(cell.training)
+        assert config.recipe(1, cell.training.num_epochs).phases == tuple(phases)
+        assert (config.observations.num_valid, config.run.keep) == (None, "best")
+    assert [(claim.better, claim.worse) for claim in spec.claims] == [(new.name, old.name)]
+    # What a line of the table says of them.
+    method = runs.resolved(new.training).method
+    assert (method.num_samples, method.num_temperatures, method.schedule) == (1, 11, "ramp")
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "defaults"])
+def test_other_cells_train_on_all_examples_and_keep_the_last_weights(name):
+    for cell in make_table(name, "cpu", 0).cells:
+        assert (cell.training.num_valid, cell.training.keep) == (0, "last")

@@ -41,7 +41,8 @@ def test_a_plan_survives_its_file(method):
 
 def test_an_option_that_came_later_had_its_default():
     stored, how = training_json(PLAN), evaluation_json(HOW)
-    del stored["optimizer"]["ema"], how["sampler"]["refit"], how["whole_split"]
+    del stored["optimizer"]["ema"], stored["observations"], stored["run"]["keep"]
+    del how["sampler"]["refit"], how["whole_split"]
     usual = dataclasses.replace(PLAN.optimizer, ema=0.0)
     assert read_training(stored) == dataclasses.replace(PLAN, optimizer=usual)
     assert read_evaluation(how) == dataclasses.replace(HOW, whole_split=0)
@@ -49,7 +50,8 @@ def test_an_option_that_came_later_had_its_default():
 
 def test_an_option_that_no_table_varies_is_left_alone():
     stored, how = training_json(PLAN), evaluation_json(HOW)
-    stored["observations"], stored["run"]["tensorboard"], how["split"] = {}, True, "test"
+    stored["observations"]["grey"], stored["run"]["tensorboard"] = True, True
+    how["split"] = "test"
     assert read_training(stored) == PLAN
     assert read_evaluation(how) == HOW
 
