@@ -22,7 +22,7 @@ from aisle.runs import checkpoints, training
 from aisle.runs.folder import held
 from commands import assert_mistake, call, contents, run
 
-# Each epoch of 3 updates ends with a bound on validation data. The first epoch is of a VAE; rates do
+# Each epoch of 3 updates ends with a bound on validation data. The first epoch is of a VAE. Rates do
 # not depend on how long a phase is, so that a run that is extended is the longer run.
 EPOCHS, UPDATES_PER_EPOCH, LINES_PER_EPOCH = 8, 3, 4
 UPDATES = EPOCHS * UPDATES_PER_EPOCH
