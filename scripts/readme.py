@@ -1,6 +1,6 @@
-"""Write the figures of results/ into the README, between the comments that name them.
+"""Write the numbers of results/ into the README, between the comments that name them.
 
-`python scripts/readme.py` rewrites it; a test sees to it that there would be nothing to do.
+`python -m scripts.readme` rewrites it; a test checks that there would be nothing to do.
 """
 
 import io
@@ -12,10 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from aisle.cli.demo import COLUMNS, TITLE, texts
+from aisle.cli.demo import COLUMNS, TITLE, Compared, texts
 from aisle.cli.output import Columns, markdown_table, screen_table, with_error
-from aisle.experiments.cells import Row, from_plain
-from aisle.statistics import Mean
+from paper.tables.cells import CellResult, from_plain
 
 ROOT = Path(__file__).parents[1]
 _WIDTH = 110
@@ -28,12 +27,12 @@ _BY_DATA: Columns = {
 }
 _TABLES = ("table1", "table2", "beyond")
 
-# In nats, of a figure that counts as certified.
+# In nats, of a log-likelihood that counts as certified.
 _LARGEST_GAP = 0.2
 
 
 def fill(text: str) -> str:
-    """Return the README with the figures on record in their places."""
+    """Return the README with the numbers on record in their places."""
     for name, make in PARTS.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
         text = place.sub(lambda found, make=make: found[1] + make() + found[2], text)
@@ -43,8 +42,8 @@ def fill(text: str) -> str:
 def _demo() -> str:
     lines = []
     for record in _read("demo/results.json")["results"]:
-        better = record.pop("better_than_vae")
-        lines.append(texts(from_plain(Row, record), better and Mean(**better)))
+        known = {name: record[name] for name in Compared._fields}
+        lines.append(texts(from_plain(Compared, known)))
     screen = io.StringIO()
     Console(file=screen, width=_WIDTH).print(screen_table(TITLE, COLUMNS, lines))
     shown = "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
@@ -54,29 +53,32 @@ def _demo() -> str:
 def _table() -> str:
     """Put the data sets side by side; the tables share cells."""
     records = [r for name in _TABLES for r in _read(f"tables/{name}.json")["rows"]]
-    rows = {record["cell"]: from_plain(Row, record) for record in records}
+    results = {record["cell"]: from_plain(CellResult, record) for record in records}
     lines = [
-        [name, *_figures(rows.get(f"mnist-{name}")), *_figures(rows.get(f"omniglot-{name}"))]
-        for name in dict.fromkeys(cell.split("-", 1)[1] for cell in rows)
+        [name, *(text for data in ("mnist", "omniglot") for text in _texts(results, data, name))]
+        for name in dict.fromkeys(cell.split("-", 1)[1] for cell in results)
     ]
-    certified = [row.gap for row in rows.values() if row.gap.mean <= _LARGEST_GAP]
+    certified = [result.gap for result in results.values() if result.gap.mean <= _LARGEST_GAP]
     others = f", but for ‡, where it is more than {_LARGEST_GAP}: log p(x) may be higher there"
     about = (
         f"The largest gap is {with_error(max(certified))}"
-        f"{others if len(certified) < len(rows) else ''}. * fewer updates than the others made. † "
-        "goes on from the same method with the next smaller K, or, if longer, with the same K, for "
-        "some updates more."
+        f"{others if len(certified) < len(results) else ''}. * fewer updates than the others "
+        "made. † starts from the same method with the next smaller K, or, if longer, with the same "
+        "K, and makes some updates more."
     )
     return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
 
 
-def _figures(row: Row | None) -> tuple[str, str]:
-    if row is None:
+def _texts(results: dict[str, CellResult], data: str, name: str) -> tuple[str, str]:
+    """Return our log-likelihood and the paper's, as far as there are any."""
+    result = results.get(f"{data}-{name}")
+    if result is None:
         return "", ""
-    mark = "" if row.gap.mean <= _LARGEST_GAP else "‡"
-    if "fewer" in row.note:
-        mark += "*" if row.start is None or row.start.endswith("start") else "†"
-    return with_error(row.log_likelihood) + mark, "" if row.paper is None else f"{row.paper:.2f}"
+    mark = "" if result.gap.mean <= _LARGEST_GAP else "‡"
+    if "fewer" in result.note:
+        mark += "*" if result.start is None or result.start.endswith("start") else "†"
+    paper = "" if result.paper is None else f"{result.paper:.2f}"
+    return with_error(result.log_likelihood) + mark, paper
 
 
 def write() -> None:

@@ -1,29 +1,28 @@
-"""Put the tables of a folder on record in results/tables, and their figures into the README.
+"""Put the tables of a folder on record in results/tables, and their numbers into the README.
 
-`python scripts/record.py runs/tables-cpu` copies the tables and, in cells/, what each cell has
+`python -m scripts.record runs/tables-cpu` copies the tables and, in cells/, what each cell has
 found, with log p(x) of each example, and the weights that other cells start from. With a copy of
-results/tables as its --out, `aisle reproduce` goes on with what is on record, on any machine.
+results/tables as its --out, `python -m paper table1` continues what is on record, on any machine.
 """
 
 import shutil
 import sys
 from pathlib import Path
 
-from readme import ROOT, write
-
-from aisle.experiments import tables
-from aisle.learning import weights_file
+from paper.core.runs import WEIGHTS_SUFFIX
+from paper.tables.contents import TABLES, make_table
+from scripts.readme import ROOT, write
 
 _RECORD = ROOT / "results" / "tables"
 
 
 def record(out: Path) -> None:
-    """Copy what `aisle reproduce` has written."""
+    """Copy what `python -m paper` has written."""
     for table in out.glob("*.json"):
         for end in ("md", "csv", "json"):
             shutil.copy(table.with_suffix(f".{end}"), _RECORD)
-    cells = [cell for name in tables.TABLES for cell in tables.named(name, "cpu", seed=0).cells]
-    starts = {f"{cell.start}{weights_file.SUFFIX}" for cell in cells}
+    cells = [cell for name in TABLES for cell in make_table(name, "cpu", seed=0).cells]
+    starts = {f"{cell.start}{WEIGHTS_SUFFIX}" for cell in cells}
     for file in (out / "cells").iterdir():
         if file.suffix == ".json" or file.name in starts:
             shutil.copy(file, _RECORD / "cells")

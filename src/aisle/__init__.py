@@ -18,7 +18,7 @@ _PLACES = {
     for alias in node.names
 }
 
-__all__ = sorted(_PLACES)
+__all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

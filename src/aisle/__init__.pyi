@@ -53,6 +53,7 @@ from .models import (
     one_layer as one_layer,
     reconstruct as reconstruct,
     sample as sample,
+    transposed_kernel as transposed_kernel,
     two_layer as two_layer,
 )
 from .runs.fitting import Fitted as Fitted, fit as fit

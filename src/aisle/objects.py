@@ -4,6 +4,8 @@ import dataclasses
 import inspect
 from typing import Any
 
+import numpy as np
+
 
 class Chosen:
     """Base of frozen dataclasses whose repr is Python, given `import aisle`."""
@@ -19,7 +21,8 @@ _PUBLIC = {"aisle.annealing.schedules": "aisle.schedules.", "aisle.learning.rate
 
 
 def typed(value: Any) -> str:
-    """Return what to type for a value; functions by their names."""
+    """Return what to type for a value: functions by their names, numbers as they are."""
     if inspect.isroutine(value):
         return f"{_PUBLIC.get(value.__module__, '')}{value.__qualname__}"
-    return repr(value)
+    # NumPy's numbers print with their type.
+    return repr(value.item() if isinstance(value, np.generic) else value)

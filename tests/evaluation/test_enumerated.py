@@ -15,7 +15,7 @@ from aisle.models import DiagonalNormal, one_layer, two_layer
 from evaluating import chosen, kernel
 from measures import log_mean_exp, z_score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 
 # Models of six bits, all 64 observations of which are evaluated, many times each.
@@ -146,7 +146,7 @@ CHOSEN = [
 
 
 @pytest.fixture(scope="module", params=CHOSEN)
-def enumerated(request, quick_compilation):
+def enumerated(request, quick_compilation, one_device):
     """A problem, and log p(x) of copies of all its observations by short runs."""
     problem = PROBLEMS[request.param]()
     result = log_likelihood(

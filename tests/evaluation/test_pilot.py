@@ -13,7 +13,7 @@ from aisle.models.use import simulate
 from estimating import counting_model
 from measures import z_score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 MODEL = LinearGaussian(
     jnp.array([[1.0, 0.2], [-0.5, 1.0], [2.0, 0.0]]), jnp.array([0.2, 0.0, -1.0]), jnp.log(0.4)
@@ -33,7 +33,7 @@ def make_kernel(target=0.5, num_leapfrog=2, schedule=schedules.linear):
 
 
 @pytest.fixture(scope="module")
-def examples(quick_compilation):
+def examples(quick_compilation, one_device):
     return simulate(jax.random.key(1), MODEL, 2000)
 
 
@@ -86,7 +86,7 @@ def test_a_long_schedule_takes_its_steps_from_a_short_one(monkeypatch, schedule,
 
 def test_a_schedule_that_is_a_list_is_not_shortened():
     betas = np.linspace(0, 1, 81) ** 2
-    ladder = pilot.short_ladder(make_kernel(schedule=betas.tolist()), 80)
+    ladder = pilot.short_ladder(make_kernel(schedule=tuple(betas.tolist())), 80)
     np.testing.assert_allclose(ladder.betas, betas, rtol=1e-6)
 
 

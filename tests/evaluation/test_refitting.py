@@ -14,7 +14,7 @@ from aisle.models import DiagonalNormal, LinearGaussian
 from evaluating import chosen
 from measures import z_score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 # With orthogonal columns the posterior has no correlations: a diagonal normal can be exact.
 WEIGHT = np.array([[1.0, 0.5], [-0.5, 1.0], [0.0, 0.0]])

@@ -4,8 +4,8 @@ import logging
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import aisle
@@ -26,7 +26,7 @@ ANNEALING = AIS(1, 2, Kernel.paper(transition=HMC(1)))
 def worse(rate, num_updates, updates_per_epoch):
     """A rate that makes the last phase worse from its second epoch on."""
     del num_updates
-    return optax.piecewise_constant_schedule(rate, {updates_per_epoch + 1: -50.0})
+    return lambda count: jnp.where(count > updates_per_epoch, -2 * rate, rate)
 
 
 # Two phases of two epochs, the second with step sizes, and averaged weights. The best bound of the

@@ -10,7 +10,7 @@ import aisle
 from aisle.errors import InputError
 from measures import z_score
 
-MODEL, PROPOSAL = eqx.filter_jit(aisle.one_layer)(
+MODEL, PROPOSAL = aisle.one_layer(
     jax.random.key(0), np.linspace(0.2, 0.8, 5), num_latents=2, num_hidden=4
 )
 X = np.float32(np.random.default_rng(0).random((3, 5)) < 0.5)

@@ -165,7 +165,7 @@ def test_whole_numbers_reach_a_model_as_they_are(monkeypatch):
         (X.tolist(), r"are a list of numbers or other objects: give an array, as by np\.asarray"),
         (
             (X, np.zeros(33)),
-            r"an example has the shape \(\(3,\), \(\)\) but ",
+            r"an example has the shape \(\(3,\), \(\)\) but .* \(3,\): give examples",
         ),
         (X[0], r"the shape \(3,\): give examples along the first axis"),
     ],

@@ -9,14 +9,13 @@ weights are less tight for it, but its samples are better ones to learn from (`r
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from numpy.typing import ArrayLike
 
 from aisle.annealing import schedules
 from aisle.annealing.ais import Ladder
@@ -28,7 +27,7 @@ from aisle.errors import InputError, check, check_real
 from aisle.objects import Chosen
 from aisle.types import Proposal
 
-Schedule = Callable[[int], Betas] | ArrayLike
+Schedule = Callable[[int], Betas] | Sequence[float | int] | jax.Array | np.ndarray
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,11 +55,11 @@ class Kernel(Chosen):
 
     def __post_init__(self) -> None:
         if not callable(self.schedule):
-            schedules.explicit(self.schedule)
+            betas = np.asarray(self.schedule, np.float64)
+            schedules.explicit(betas)
             # A tuple, so that kernels can be compared and hashed.
-            betas = np.asarray(self.schedule, np.float64).tolist()
-            object.__setattr__(self, "schedule", tuple(betas))
-        if not isinstance(self.transition, Transition):
+            object.__setattr__(self, "schedule", tuple(betas.tolist()))
+        if isinstance(self.transition, type) or not isinstance(self.transition, Transition):
             raise InputError(
                 f"is a {type(self.transition).__name__}: give an object with init, step and "
                 "step_reversed, such as aisle.HMC()",
@@ -74,7 +73,7 @@ class Kernel(Chosen):
         """Return what was best on trained models; `is_long` for runs whose weights are reported."""
         hmc = HMC(num_leapfrog=4 if is_long else 2, refresh=0.6, precondition=0.75)
         usual = cls(schedules.sigmoid if is_long else schedules.ramp, hmc, 0.8)
-        return dataclasses.replace(usual, **changes)  # pyright: ignore[reportArgumentType]
+        return dataclasses.replace(usual, **changes)
 
     @classmethod
     def paper(cls, *, is_long: bool = False, **changes: object) -> "Kernel":
@@ -82,7 +81,7 @@ class Kernel(Chosen):
         usual = cls(schedules.linear, HMC(num_leapfrog=5), 0.6)
         if is_long:
             usual = cls(schedules.sigmoid, HMC(num_leapfrog=10), 0.65)
-        return dataclasses.replace(usual, **changes)  # pyright: ignore[reportArgumentType]
+        return dataclasses.replace(usual, **changes)
 
     def betas(self, num_temperatures: int) -> Betas:
         """Return the T + 1 inverse temperatures."""
@@ -90,7 +89,7 @@ class Kernel(Chosen):
             # At once, also while a program is being compiled: they are constants of it.
             with jax.ensure_compile_time_eval():
                 return schedules.explicit(self.schedule(num_temperatures))
-        betas = schedules.explicit(self.schedule)
+        betas = schedules.explicit(np.asarray(self.schedule))
         if len(betas) != num_temperatures + 1:
             raise InputError(
                 f"is {num_temperatures} but the schedule has {len(betas)} inverse temperatures: "

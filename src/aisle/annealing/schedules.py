@@ -72,7 +72,7 @@ def adapted(
         num_temperatures: how many to place.
     """
     if len(log_ratios) < 2:
-        return linear(num_temperatures)
+        return jnp.asarray(linear(num_temperatures))
     widths = jnp.diff(betas)
     slopes = jnp.diff(log_ratios) / jnp.maximum(widths[:-1], 1e-9)
     # Nothing was measured at beta = 1: the last slope stands for the last stretch too.

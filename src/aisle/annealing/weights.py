@@ -13,12 +13,22 @@ from aisle.types import Scalar
 
 
 def log_mean_exp(log_weights: Float[Array, " samples"]) -> Scalar:
-    """Return log of the mean weight: the estimate of log p(x)."""
+    """Return log of the mean weight: the estimate of log p(x).
+
+    Example:
+        >>> round(float(aisle.log_mean_exp(jnp.log(jnp.array([1.0, 3.0])))), 3)
+        0.693
+    """
     return jax.nn.logsumexp(log_weights) - jnp.log(len(log_weights))
 
 
 def normalised_weights(log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
-    """Return the weights divided by their sum."""
+    """Return the weights divided by their sum.
+
+    Example:
+        >>> aisle.normalised_weights(jnp.log(jnp.array([1.0, 3.0]))).tolist()
+        [0.25, 0.75]
+    """
     highest = jnp.max(log_weights)
     weights = jnp.exp(log_weights - jnp.where(highest == -jnp.inf, 0, highest))
     total = jnp.sum(weights)
@@ -26,6 +36,11 @@ def normalised_weights(log_weights: Float[Array, " samples"]) -> Float[Array, " 
 
 
 def effective_sample_size(log_weights: Float[Array, " samples"]) -> Scalar:
-    """Return 1 / the sum of squared normalised weights: between 1 and K, or 0 for no weight."""
+    """Return 1 / the sum of squared normalised weights: between 1 and K, or 0 for no weight.
+
+    Example:
+        >>> float(aisle.effective_sample_size(jnp.zeros(8)))
+        8.0
+    """
     squares = jnp.sum(normalised_weights(log_weights) ** 2)
     return jnp.where(squares == 0, 0, 1 / jnp.where(squares == 0, 1, squares))

@@ -8,7 +8,7 @@ from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
-from aisle.errors import Interrupted, check_count
+from aisle.errors import InputError, Interrupted, check_count
 from aisle.runs.options import (
     EvaluateConfig,
     MethodOptions,
@@ -91,15 +91,21 @@ class Demo:
             found[name] = (run, result)
             panel = sample_panel(jax.random.key(self.seed), run.model, 64)
             panels.append(panel._replace(title=f"samples, {name}"))
-        rows = [_compared(name, *one, found["vae"][1]) for name, one in found.items()]
-        console.print(screen_table(TITLE, COLUMNS, [_texts(row) for row in rows]))
+        vae = found["vae"][1]
+        rows = [_compared(name, run, result, vae) for name, (run, result) in found.items()]
+        console.print(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})
         save_panels(self.out / "samples.png", panels, _SHAPE)
-        folders = [self.out / name for name in METHODS]
-        write_report(folders, self.out / "report.html", seed=self.seed)
-        for name in ("samples.png", "results.json", "report.html"):
+        for name in ("samples.png", "results.json"):
             console.print(str(self.out / name), soft_wrap=True)
+        try:
+            folders = [self.out / name for name in METHODS]
+            write_report(folders, self.out / "report.html", seed=self.seed)
+            console.print(str(self.out / "report.html"), soft_wrap=True)
+        except InputError as error:
+            # All else is there: the page needs an extra that not everybody has installed.
+            console.print(f"no report.html: {error}", soft_wrap=True)
         return 0
 
     def _trained(self, name: str) -> tuple["Run", "LogLikelihood"]:
@@ -147,7 +153,8 @@ def _compared(name: str, run: "Run", result: "LogLikelihood", vae: "LogLikelihoo
     return Compared(name, *cost, result.estimate, gap, better)
 
 
-def _texts(row: Compared) -> list[str]:
+def texts(row: Compared) -> list[str]:
+    """Return what the table says of a method."""
     better = row.better_than_vae
     return [
         row.method,

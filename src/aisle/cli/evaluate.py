@@ -10,28 +10,18 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import (
     DistributedOptions,
+    EvaluateFlags,
     ModelName,
     RunPath,
     SamplerFlags,
-    flags,
     optional,
 )
 from aisle.cli.output import check_writable, table_console, with_error, write_json
 from aisle.cli.sample import opened
-from aisle.runs.options import EvaluateConfig
 
 if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
     from aisle.runs.opening import Run
-
-# The sampler's options are a group of their own below.
-_EvaluateFlags = flags(
-    EvaluateConfig,
-    whole_split={"metavar": "T"},
-    data={"metavar": "DATA"},
-    data_dir={"metavar": "DIR"},
-    sampler={"name": "sampler"},
-)
 
 
 # Nats from which on a gap is more than most differences between models.
@@ -62,8 +52,8 @@ class Evaluate:
     model: ModelName = None
     """For a run of aisle.fit: the function that builds its networks, called with --data."""
 
-    config: Annotated[OmitArgPrefixes[_EvaluateFlags], arg(name="")] = field(
-        default_factory=lambda: _EvaluateFlags(sampler=SamplerFlags())
+    config: Annotated[OmitArgPrefixes[EvaluateFlags], arg(name="")] = field(
+        default_factory=lambda: EvaluateFlags(sampler=SamplerFlags())
     )
     joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
         default_factory=DistributedOptions

@@ -8,9 +8,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Annotated, Any, NoReturn, Protocol, Union, runtime_checkable
+from typing import Annotated, Any, NamedTuple, NoReturn, Protocol, Union, runtime_checkable
 
 import tyro
 from tyro.conf import subcommand
@@ -56,7 +56,26 @@ COMMANDS: dict[str, type[Command]] = {
 _TYPED = {"refresh": "momentum_refresh", "average": "ema", "every": "validate_every"}
 
 
-def main(arguments: list[str] | None = None) -> None:
+class Program(NamedTuple):
+    """A set of commands that share how mistakes, signals and a full disk are reported.
+
+    Attributes:
+        name: stands before each message.
+        called: how a user starts it.
+        description: the first lines of its help.
+        commands: its subcommands by name.
+    """
+
+    name: str
+    called: str
+    description: str
+    commands: Mapping[str, type[Command]]
+
+
+AISLE = Program("aisle", "aisle", _DESCRIPTION, COMMANDS)
+
+
+def main(arguments: list[str] | None = None, program: Program = AISLE) -> None:
     """Run the command and exit with its code: 0, 1 for a failure, 2 for a mistake."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -64,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     try:
         try:
-            _run(arguments)
+            _run(arguments, program)
         finally:
             sys.stdout.flush()
     except OSError as error:
@@ -76,17 +95,17 @@ def main(arguments: list[str] | None = None) -> None:
         if error.errno != errno.ENOSPC:
             raise
         place = error.filename or "what this command writes"
-        _fail(f"no space left for {place}: make room, and run the command again", code=1)
+        _fail(program, f"no space left for {place}: make room, and run the command again", code=1)
 
 
-def _run(arguments: list[str] | None) -> NoReturn:
-    command, stop = parse(arguments), Stop()
+def _run(arguments: list[str] | None, program: Program) -> NoReturn:
+    command, stop = parse(arguments, program), Stop()
     try:
         sys.exit(command.run())
     except InputError as error:
-        _fail(_as_typed(error, command))
+        _fail(program, _as_typed(error, command))
     except TrainingError as error:
-        _fail(str(error), code=1)
+        _fail(program, str(error), code=1)
     except (KeyboardInterrupt, ImportError) as error:
         # A module that is interrupted while it is being loaded may say ImportError.
         if isinstance(error, ImportError) and stop.number is None:
@@ -94,32 +113,32 @@ def _run(arguments: list[str] | None) -> NoReturn:
         if isinstance(error, Interrupted):
             stop.number = error.signal_number
         words = error.args if isinstance(error, KeyboardInterrupt) else ()
-        sys.stderr.write(f"aisle: {': '.join(['interrupted', *map(str, words)])}\n")
+        sys.stderr.write(f"{program.name}: {': '.join(['interrupted', *map(str, words)])}\n")
         stop.leave(is_own_process=arguments is None)
 
 
-def parse(arguments: list[str] | None) -> Command:
+def parse(arguments: list[str] | None, program: Program = AISLE) -> Command:
     """Return the command that the words stand for, or exit with a line that says why not."""
-    if (sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+    words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
         sys.stdout.write(f"aisle {version('aisle')}\n")
         sys.exit(0)
-    words = sys.argv[1:] if arguments is None else arguments
+    commands, called = program.commands, program.called
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):
-            if words and words[0] in COMMANDS:
-                return tyro.cli(COMMANDS[words[0]], prog=f"aisle {words[0]}", args=words[1:])
+            if words and words[0] in commands:
+                return tyro.cli(commands[words[0]], prog=f"{called} {words[0]}", args=words[1:])
             # A line for each: what a command does in full, its own help says.
-            listed: Any = Union[tuple(_listed(name) for name in COMMANDS)]  # noqa: UP007
-            return tyro.cli(listed, prog="aisle", description=_DESCRIPTION, args=words)
+            listed: Any = Union[tuple(_listed(*pair) for pair in commands.items())]  # noqa: UP007
+            return tyro.cli(listed, prog=called, description=program.description, args=words)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        _fail(_one_line(captured.getvalue()))
+        _fail(program, _one_line(captured.getvalue()))
 
 
-def _listed(name: str) -> Any:
-    command = COMMANDS[name]
+def _listed(name: str, command: type[Command]) -> Any:
     line = (command.__doc__ or "").splitlines()[0]
     return Annotated[command, subcommand(name, description=line)]
 
@@ -151,6 +170,6 @@ def _option_names(options: object) -> Iterator[str]:
             yield from _option_names(getattr(options, option.name))
 
 
-def _fail(message: str, code: int = 2) -> NoReturn:
-    sys.stderr.write(f"aisle: {message}\n")
+def _fail(program: Program, message: str, code: int = 2) -> NoReturn:
+    sys.stderr.write(f"{program.name}: {message}\n")
     sys.exit(code)

@@ -5,7 +5,16 @@ import types
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tyro.conf import arg
 
@@ -47,27 +56,46 @@ def _placeholder(kind: Any) -> str:
     return _PLACEHOLDERS[kind]
 
 
-MethodFlags = flags(
-    options.MethodOptions,
-    num_samples={"aliases": ["-K"]},
-    num_temperatures={"aliases": ["-T"]},
-    num_leapfrog={"aliases": ["-L"]},
-)
-ModelFlags = flags(
-    options.ModelOptions, model={"metavar": "MODEL"}, init_from={"metavar": "RUN|FILE"}
-)
-DataFlags = flags(options.DataOptions, data_dir={"metavar": "DIR"})
-OptimizerFlags = flags(options.OptimizerOptions)
-RunFlags = flags(options.RunOptions)
-SamplerFlags = flags(
-    options.SamplerOptions,
-    num_chains={"name": "chains", "aliases": ["-C", "--num-chains"]},
-    num_temperatures={"name": "temperatures", "aliases": ["-T", "--num-temperatures"]},
-    num_leapfrog={"name": "leapfrog", "aliases": ["-L", "--num-leapfrog"]},
-    refit={"metavar": "UPDATES"},
-    tolerance={"metavar": "NATS"},
-    max_seconds={"metavar": "SECONDS"},
-)
+if TYPE_CHECKING:
+    from aisle.runs.options import (
+        DataOptions as DataFlags,
+        EvaluateConfig as EvaluateFlags,
+        MethodOptions as MethodFlags,
+        ModelOptions as ModelFlags,
+        OptimizerOptions as OptimizerFlags,
+        RunOptions as RunFlags,
+        SamplerOptions as SamplerFlags,
+    )
+else:
+    MethodFlags = flags(
+        options.MethodOptions,
+        num_samples={"aliases": ["-K"]},
+        num_temperatures={"aliases": ["-T"]},
+        num_leapfrog={"aliases": ["-L"]},
+    )
+    ModelFlags = flags(
+        options.ModelOptions, model={"metavar": "MODEL"}, init_from={"metavar": "RUN|FILE"}
+    )
+    DataFlags = flags(options.DataOptions, data_dir={"metavar": "DIR"})
+    OptimizerFlags = flags(options.OptimizerOptions)
+    RunFlags = flags(options.RunOptions)
+    SamplerFlags = flags(
+        options.SamplerOptions,
+        num_chains={"name": "chains", "aliases": ["-C", "--num-chains"]},
+        num_temperatures={"name": "temperatures", "aliases": ["-T", "--num-temperatures"]},
+        num_leapfrog={"name": "leapfrog", "aliases": ["-L", "--num-leapfrog"]},
+        refit={"metavar": "UPDATES"},
+        tolerance={"metavar": "NATS"},
+        max_seconds={"metavar": "SECONDS"},
+    )
+    # The sampler's options are a group of their own.
+    EvaluateFlags = flags(
+        options.EvaluateConfig,
+        whole_split={"metavar": "T"},
+        data={"metavar": "DATA"},
+        data_dir={"metavar": "DIR"},
+        sampler={"name": "sampler"},
+    )
 
 
 @dataclass(frozen=True)

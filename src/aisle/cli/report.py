@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import DataDir, optional
+from aisle.cli.options import DataDir, ModelName, optional
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
@@ -47,6 +47,12 @@ class Report:
     seed: int = 0
     """Seed of the draws."""
 
+    model: ModelName = None
+    """Function that builds the networks of runs of aisle.fit."""
+
+    data: Annotated[str | None, optional(metavar="DATA")] = None
+    """Their data."""
+
     data_dir: DataDir = None
     """Folder of the named data sets, or of the file, if it has moved since training."""
 
@@ -62,8 +68,40 @@ class Report:
         self._check()
         from aisle.report.page import save_page
 
-        runs = [_open(path, self.data_dir) for path in self.run_paths]
+        runs = [self._open(path) for path in self.run_paths]
         save_page(self.out, runs, num_examples=self.num_examples, seed=self.seed)
+
+    def _open(self, path: Path) -> "Run":
+        """Read a run, and load its weights and data where its networks can be built."""
+        from aisle.cli.sample import opened
+        from aisle.data import spread
+        from aisle.report.reading import Weights, read_run
+        from aisle.runs import commands
+        from aisle.runs.opening import load_data
+
+        found = read_run(path)
+        if "fit" in found.config and self.model is None:
+            return found
+        is_own = "fit" in found.config
+        run, dataset = opened(
+            path, *((self.model, self.data) if is_own else (None, None)), self.data_dir
+        )
+        examples, problem, lines = None, "", ()
+        try:
+            test = (dataset or load_data(run, self.data_dir)).test
+            examples = test.observe(spread(len(test), _NUM_LOADED))
+        except InputError as error:
+            problem = f"The data are not available: {error}."
+        if run.config is not None:
+            train = f"{commands.train(run.config)} --out {shlex.quote(str(path))}"
+            evaluations = [_evaluate_command(path, e) for e in reversed(found.evaluations)]
+            lines = (train, *filter(None, evaluations))
+        shape = run.shape or (() if dataset is None else dataset.shape)
+        return found._replace(
+            update=run.update,
+            weights=Weights(run.model, run.proposal, shape, examples, problem),
+            commands=lines,
+        )
 
     def _check(self) -> None:
         check_seed(self.seed)
@@ -83,32 +121,6 @@ class Report:
 def write_report(run_paths: Sequence[Path], out: Path, *, seed: int = 0) -> None:
     """Write the page about runs."""
     Report(tuple(run_paths), out, seed=seed).write()
-
-
-def _open(path: Path, data_dir: Path | None) -> "Run":
-    """Read a run and load its weights and its data, if the package can build its model."""
-    from aisle.data import spread
-    from aisle.report.reading import Weights, read_run
-    from aisle.runs import commands
-    from aisle.runs.opening import load_data, open_run
-
-    found = read_run(path)
-    if "fit" in found.config:
-        return found
-    run, examples, problem = open_run(path), None, ""
-    assert run.config is not None
-    try:
-        test = load_data(run, data_dir).test
-        examples = test.observe(spread(len(test), _NUM_LOADED))
-    except InputError as error:
-        problem = f"The data are not available: {error}."
-    train = f"{commands.train(run.config)} --out {shlex.quote(str(path))}"
-    evaluations = [_evaluate_command(path, e) for e in reversed(found.evaluations)]
-    return found._replace(
-        update=run.update,
-        weights=Weights(run.model, run.proposal, run.shape, examples, problem),
-        commands=(train, *filter(None, evaluations)),
-    )
 
 
 def _evaluate_command(path: Path, evaluation: "Evaluation") -> str | None:

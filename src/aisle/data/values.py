@@ -89,7 +89,7 @@ def _of_one_hot(split: Split) -> list[str]:
 def _one_hot_groups(values: np.ndarray) -> list[tuple[int, int]]:
     """Find stretches of neighbouring columns, each used, of which exactly one is 1 in every row."""
     groups, start, num_columns = [], 0, values.shape[1]
-    is_used = values.any(axis=0)
+    is_used = np.asarray(values.any(axis=0))
     while start < num_columns:
         total, stop = np.zeros(len(values)), start
         while stop < num_columns and is_used[stop] and total.max() <= 1 and not total.all():

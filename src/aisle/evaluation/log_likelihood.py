@@ -82,8 +82,10 @@ def log_likelihood(
         report: called with each round when it is complete.
         show_progress: whether to show a progress bar on standard error.
     """
-    sampler = _checked(Sampler, sampler, "sampler")
-    certificate = _checked(Certificate, certificate, "certificate")
+    sampler = Sampler() if sampler is None else sampler
+    certificate = Certificate() if certificate is None else certificate
+    _check_kind(Sampler, sampler, "sampler")
+    _check_kind(Certificate, certificate, "certificate")
     check_count("importance_samples", importance_samples, 0)
     check_seed(seed)
     if sampler.refit and proposal is None:
@@ -134,12 +136,9 @@ def observations(model: Model, x: PyTree, source: str) -> tuple[PyTree, Observat
     return tree.map(np.asarray, xs), example
 
 
-def _checked(kind: type, given: Any, argument: str) -> Any:
-    if given is None:
-        return kind()
+def _check_kind(kind: type, given: Any, argument: str) -> None:
     if not isinstance(given, kind):
         raise InputError(f"is {given!r}: give an aisle.{kind.__name__}", argument=argument)
-    return given
 
 
 def _numbers(indices: np.ndarray | None, num_examples: int) -> np.ndarray:

@@ -48,20 +48,37 @@ class Stage(NamedTuple):
     bound_every: int
 
 
-class Trained(NamedTuple):
-    """What the loop returns.
+@dataclass(frozen=True, repr=False)
+class Fitted:
+    """What training returns. Prints itself in one line.
 
     Attributes:
-        weights: (model, proposal) to use.
+        model: with its trained weights: those of the best held-out bound where that is kept, or
+            averaged ones if the recipe asked for them.
+        proposal: likewise.
         state: everything that training changed.
-        history: the records of metrics, as far as they were made by this call.
+        history: the records of metrics.jsonl, as far as they were made by this call.
         is_interrupted: whether Ctrl-C ended training before its time.
     """
 
-    weights: PyTree
+    model: Any
+    proposal: Any
     state: TrainState
     history: list[dict[str, Any]]
     is_interrupted: bool
+
+    def __repr__(self) -> str:
+        words = [f"{int(self.state.update):,} updates"]
+        bounds = [record for record in self.history if "held_out_bound" in record]
+        if bounds:
+            last = bounds[-1]
+            words.append(
+                f"held-out bound {last['held_out_bound']:.2f} +- "
+                f"{last['held_out_standard_error']:.2f} nats"
+            )
+        elif self.history:
+            words.append(f"bound {np.mean([r['bound'] for r in self.history[-10:]]):.2f} nats")
+        return ", ".join([*words, *(["interrupted"] if self.is_interrupted else [])])
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,7 @@ class Loop:
     recorder: Recorder
     show_progress: bool
 
-    def run(self, params: PyTree, *, resume: bool) -> Trained:
+    def run(self, params: PyTree, *, resume: bool) -> Fitted:
         """Train to the end, or until a callback or a signal ends it."""
         history: list[dict[str, Any]] = []
         with ExitStack() as stack:
@@ -124,7 +141,7 @@ class Loop:
 
     def _finish(
         self, snapshot: Snapshot, history: list[dict[str, Any]], signal_number: int
-    ) -> Trained:
+    ) -> Fitted:
         state = snapshot.state
         if signal_number:
             report(
@@ -138,12 +155,9 @@ class Loop:
             _check_converged(history)
         best = self._whole(snapshot).best
         arrays = current(state) if best is None or best.weights is None else best.weights
-        return Trained(
-            eqx.combine(processes.own_copy(arrays), self.stages[-1].step.static),
-            state,
-            history,
-            signal_number > 0,
-        )
+        static = self.stages[-1].step.static
+        model, proposal = eqx.combine(processes.own_copy(arrays), static)
+        return Fitted(model, proposal, state, history, signal_number > 0)
 
     def _start(self, params: PyTree, resume: bool) -> Snapshot:
         """Place the first state, or the newest snapshot's, on all devices."""

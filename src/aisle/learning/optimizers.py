@@ -25,7 +25,7 @@ class Optimizer(Protocol):
 
     # Whether each network is stepped on a device of its own and not on all of them, which pays for
     # itself if the optimiser multiplies matrices.
-    is_shared_out: bool
+    is_shared_out: ClassVar[bool]
 
     def build(self, num_updates: int, updates_per_epoch: int) -> optax.GradientTransformation:
         """Return the transformation for a phase of `num_updates`."""

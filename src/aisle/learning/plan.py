@@ -66,6 +66,10 @@ class Plan:
                 check_count(name, getattr(self, name))
         check_count("batch_size", self.batch_size)
         check_seed(self.seed)
+        # Of Python's kind, as they are written down.
+        for name in ("num_epochs", "num_updates", "batch_size", "seed"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else int(value))
         for callback in self.callbacks:
             if not callable(callback):
                 raise InputError(
@@ -253,7 +257,7 @@ def _suited(method: Method, proposal: Proposal, example: Observation) -> Method:
     if not dataclasses.is_dataclass(method) or not hasattr(method, "kernel"):
         return method
     kernel = method.kernel.suited_to(proposal, example)  # pyright: ignore
-    return dataclasses.replace(method, kernel=kernel)  # pyright: ignore
+    return dataclasses.replace(method, kernel=kernel)
 
 
 def _check_alike(held_out: Observation, example: Observation) -> None:

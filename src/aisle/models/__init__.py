@@ -4,6 +4,7 @@ from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorP
 from aisle.models.iwae_study import one_layer, two_layer
 from aisle.models.likelihoods import Bernoulli, Gaussian
 from aisle.models.linear_gaussian import LinearGaussian
+from aisle.models.networks import transposed_kernel
 from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "one_layer",
     "reconstruct",
     "sample",
+    "transposed_kernel",
     "two_layer",
 ]

@@ -31,7 +31,13 @@ class DiagonalNormal(eqx.Module):
 
 
 class PriorDistribution(eqx.Module):
-    """A model's prior as a distribution."""
+    """A model's prior as a distribution.
+
+    Example:
+        >>> model = aisle.LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.array(0.0))
+        >>> aisle.PriorDistribution(model).sample(jax.random.key(0)).shape
+        (1,)
+    """
 
     model: Model
 
@@ -45,7 +51,13 @@ class PriorDistribution(eqx.Module):
 
 
 class PriorProposal(eqx.Module):
-    """The proposal that ignores x: annealing from the prior needs no encoder."""
+    """The proposal that ignores x: annealing from the prior needs no encoder.
+
+    Example:
+        >>> model = aisle.LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.array(0.0))
+        >>> round(float(aisle.PriorProposal(model)(jnp.zeros(3)).log_prob(jnp.zeros(1))), 2)
+        -0.92
+    """
 
     model: Model
 

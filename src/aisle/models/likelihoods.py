@@ -14,7 +14,12 @@ from aisle.types import PRNGKey, Scalar
 
 
 class Bernoulli(eqx.Module):
-    """Independent bits, from logits; values 0 and 1, of any type."""
+    """Independent bits, from logits; values 0 and 1, of any type.
+
+    Example:
+        >>> aisle.Bernoulli(2).mean(jnp.zeros(2)).tolist()
+        [0.5, 0.5]
+    """
 
     support: ClassVar[str] = "0 and 1; bits are drawn from values in [0, 1] by binarize='dynamic'"
 
@@ -54,7 +59,15 @@ class Bernoulli(eqx.Module):
 
 
 class Gaussian(eqx.Module):
-    """Independent normals around the decoder's output, with a learned scale for each feature."""
+    """Independent normals around the decoder's output, with a learned scale for each feature.
+
+    Example:
+        >>> mean = np.array([3.0, -1.0])
+        >>> model, proposal = aisle.one_layer(
+        ...     jax.random.key(0), mean, num_latents=1, num_hidden=4, likelihood=aisle.Gaussian)
+        >>> model.likelihood.log_scale.tolist()
+        [0.0, 0.0]
+    """
 
     support: ClassVar[str] = "finite numbers"
 

@@ -15,6 +15,11 @@ class LinearGaussian(eqx.Module):
 
     Estimators are checked against it: `log_marginal` is differentiable in the weights, so that
     gradients of log p(x) are exact too.
+
+    Example:
+        >>> model = aisle.LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.array(0.0))
+        >>> round(float(model.log_marginal(jnp.zeros(3))), 2)
+        -3.45
     """
 
     weight: Float[Array, "observed latent"]

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
+from numpy.typing import ArrayLike
 
 from aisle.models.distributions import DiagonalNormal
 from aisle.types import PRNGKey
@@ -57,3 +58,19 @@ def _linear(key: PRNGKey, num_inputs: int, num_outputs: int) -> eqx.nn.Linear:
     layer = eqx.nn.Linear(num_inputs, num_outputs, key=key)
     weight = jax.nn.initializers.glorot_uniform()(key, layer.weight.shape)
     return eqx.tree_at(lambda m: (m.weight, m.bias), layer, (weight, jnp.zeros(num_outputs)))
+
+
+def transposed_kernel(weight: ArrayLike) -> Float[Array, "outputs inputs *space"]:
+    """Return the kernel of a transposed convolution of PyTorch in Equinox's form.
+
+    `torch.nn.ConvTranspose2d` stores (inputs, outputs, height, width) and lays the kernel down at
+    each input; `equinox.nn.ConvTranspose2d` stores (outputs, inputs, height, width) and slides it.
+    So axes are swapped and space is flipped: with the same number of inputs and outputs the weights
+    would otherwise have the right shape and give a wrong answer. For one group.
+
+    Example:
+        >>> aisle.transposed_kernel(np.arange(4.0).reshape(1, 1, 2, 2)).tolist()
+        [[[[3.0, 2.0], [1.0, 0.0]]]]
+    """
+    kernel = jnp.swapaxes(jnp.asarray(weight), 0, 1)
+    return jnp.flip(kernel, axis=range(2, kernel.ndim))

@@ -2,59 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.data import as_split
 from aisle.errors import InputError
 from aisle.learning.looks import Callback, Validation
-from aisle.learning.loop import report
+from aisle.learning.loop import Fitted, report
 from aisle.learning.methods import Method
 from aisle.learning.plan import Plan, prepare
 from aisle.learning.recipe import Recipe, as_recipe
 from aisle.learning.recording import Recorder
-from aisle.learning.updates import TrainState
 from aisle.runs import folder
 from aisle.runs.recorder import FolderRecorder, RunFolder
 from aisle.types import Model, Proposal
-
-
-@dataclass(frozen=True, repr=False)
-class Fitted:
-    """What training returns. Prints itself in one line.
-
-    Attributes:
-        model: with its trained weights: those of the best held-out bound where that is kept, or
-            averaged ones if the recipe asked for them.
-        proposal: likewise.
-        state: everything that training changed.
-        history: the records of metrics.jsonl, as far as they were made by this call.
-        is_interrupted: whether Ctrl-C ended training before its time.
-    """
-
-    model: Any
-    proposal: Any
-    state: TrainState
-    history: list[dict[str, Any]]
-    is_interrupted: bool
-
-    def __repr__(self) -> str:
-        words = [f"{int(self.state.update):,} updates"]
-        bounds = [record for record in self.history if "held_out_bound" in record]
-        if bounds:
-            last = bounds[-1]
-            words.append(
-                f"held-out bound {last['held_out_bound']:.2f} +- "
-                f"{last['held_out_standard_error']:.2f} nats"
-            )
-        elif self.history:
-            words.append(f"bound {np.mean([r['bound'] for r in self.history[-10:]]):.2f} nats")
-        return ", ".join([*words, *(["interrupted"] if self.is_interrupted else [])])
 
 
 def fit(
@@ -176,13 +140,13 @@ def run(
         recorder = FolderRecorder(place, config, resume=resume)
     loop, params = prepare(plan, model, proposal, x, recorder, show_progress=show_progress)
     try:
-        trained = loop.run(params, resume=resume)
+        fitted = loop.run(params, resume=resume)
     except SystemExit:
         _report_how_to_resume(place, content)
         raise
-    if trained.is_interrupted:
+    if fitted.is_interrupted:
         _report_how_to_resume(place, content)
-    return Fitted(*trained.weights, trained.state, trained.history, trained.is_interrupted)
+    return fitted
 
 
 def _report_how_to_resume(place: RunFolder | None, content: Mapping[str, Any] | None) -> None:

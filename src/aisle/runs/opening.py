@@ -188,16 +188,15 @@ def weights_of(source: Path, model: Model, proposal: Proposal) -> Weights:
 def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
     try:
         options = dict(metadata["model"])
-        is_known = options.pop("proposal", "diagonal") == "diagonal" and ":" not in options["model"]
+        if options.pop("proposal", "diagonal") != "diagonal" or ":" in options["model"]:
+            raise KeyError("model")
         model = ModelOptions(**options)
         mean = np.full(math.prod(metadata["shape"]), 0.5)
     except (KeyError, TypeError):
-        is_known = False
-    if not is_known:
         raise InputError(
             f"{path} holds weights of a model that only your program has: give that too, by "
             "aisle.load_weights(path, model, proposal)"
-        )
+        ) from None
     return build_named(model, mean, seed=0)
 
 

@@ -22,10 +22,15 @@ from aisle.runs.recorder import RunFolder
 def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
     """Start a new run in the folder `out`, which must not exist or be empty."""
     config = absolute(config)
-    seen = config.observations
-    dataset = load(config.data, seen.data_dir, view=config.view(), num_valid=seen.num_valid)
+    dataset = dataset_of(config)
     content = {"train": to_json(config), "data": facts(dataset)}
     return _train(config, dataset, out, show_progress, content, {})
+
+
+def dataset_of(config: TrainConfig) -> Dataset:
+    """Load the data of a configuration, as its model sees them."""
+    seen = config.observations
+    return load(config.data, seen.data_dir, view=config.view(), num_valid=seen.num_valid)
 
 
 def resume(

@@ -31,10 +31,10 @@ from estimating import (
 )
 
 over_methods = pytest.mark.parametrize("name", METHODS)
-# One layer is what the commands' tests train, so that only the others need be quick.
+# Networks are what the tests of commands train, so that only the smallest problem need be quick.
 over_problems = pytest.mark.parametrize(
     "problem_name",
-    [pytest.param(p, marks=pytest.mark.slow) if p == "one-layer" else p for p in PROBLEMS],
+    [pytest.param(p, marks=[pytest.mark.slow] * (p != "linear-gaussian")) for p in PROBLEMS],
 )
 
 
@@ -105,8 +105,10 @@ class PlainEncoder(Encoder):
 def test_a_distribution_need_not_be_a_pytree():
     keys, model, proposal, xs = contract_batch("linear-gaussian")
     plain = PlainEncoder(proposal.weight, proposal.bias, proposal.log_scale)
-    found = run(METHODS, keys, model, plain, xs)
-    assert_close(found, contract_runs("linear-gaussian"), 1e-5)
+    methods = {name: METHODS[name] for name in ("dreg", "ais")}
+    found = run(methods, keys, model, plain, xs)
+    wanted = {name: contract_runs("linear-gaussian")[name] for name in methods}
+    assert_close(found, wanted, 1e-5)
 
 
 @over_problems
@@ -144,7 +146,7 @@ def test_special_cases_are_exact():
     jump = replace(KERNEL, schedule=schedules.immediate)
     methods = {"ais still": Still(5, 1, KERNEL), "iwae": IWAE(5)}
     methods |= {"ais jump": AIS(1, 3, jump), "mh-hmc": MHHMC(1, 3, KERNEL)}
-    result = run(methods, *first_observation("one-layer", 3))
+    result = run(methods, *first_observation("linear-gaussian", 3))
     assert_same(result["ais jump"], result["mh-hmc"])
 
     (ais, ais_metrics, ais_gradients) = result["ais still"]
@@ -212,10 +214,10 @@ def by_hand(name, key, model, proposal, x):
 def test_gradients_equal_those_over_constant_draws_and_weights():
     """Nothing flows through a chain or a weight, and every option reaches the sampler."""
     names = tuple(name for name in METHODS if name != "own")
-    keys, model, proposal, xs = contract_batch("two-layer")
+    keys, model, proposal, xs = contract_batch("linear-gaussian")
     wanted = all_by_hand(names, keys[1], model, proposal, xs[1])
     for name, gradients in zip(names, wanted, strict=True):
-        theta, phi = contract_runs("two-layer")[name][2]
+        theta, phi = contract_runs("linear-gaussian")[name][2]
         assert_close((pick(theta[0], 1), pick(phi[1], 1)), gradients, 1e-5)
 
 
@@ -281,20 +283,24 @@ def test_step_sizes_move_towards_the_target(name, target, sign):
     np.testing.assert_allclose(method.adapt(jnp.full(3, 99.0), metrics), largest)
 
 
-def test_the_bound_of_chains_is_by_chains_and_tighter_where_the_encoder_is_bad():
+def test_the_bound_of_chains_is_by_chains_whatever_their_schedule():
+    """From a poor encoder, chains at the posterior alone would have the weights of its samples."""
     model, _, xs = problem("linear-gaussian")
     far = Encoder(jnp.zeros((3, 4)), jnp.array([1.5, -1.0, 0.5]), jnp.full(3, -1.0))
     keys = jax.random.split(jax.random.key(1), 8)
-    truth = float(model.log_marginal(xs[0]))
+    method = METHODS["mh-hmc"]
 
-    def mean_bound(method):
-        bound = jax.vmap(lambda k: method.bound(k, model, far, xs[0], state_of(method)))
-        return float(jnp.mean(jit(bound)(keys)))
+    @jit
+    def mean_bounds():
+        sizes = state_of(method)
+        return [
+            jnp.mean(jax.vmap(lambda k, m=m, s=s: m.bound(k, model, far, xs[0], s))(keys))
+            for m, s in ((method, sizes), (IWAE(5), ()))
+        ] + [model.log_marginal(xs[0])]
 
-    by_samples, by_ais, by_mhhmc = map(mean_bound, (IWAE(5), METHODS["ais"], METHODS["mh-hmc"]))
+    by_chains, by_samples, truth = mean_bounds()
     assert by_samples < truth - 2
-    for found in (by_ais, by_mhhmc):
-        assert truth - 0.3 < found < truth + 0.1
+    assert truth - 0.3 < by_chains < truth + 0.1
 
 
 BAD = [
@@ -327,4 +333,5 @@ def test_a_proposal_without_a_scale_cannot_be_preconditioned():
     with pytest.raises(
         InputError, match=r"precondition is 0\.5 but the proposal's distribution has"
     ):
-        method.estimate(jax.random.key(0), model, PriorProposal(model), xs[0], method.init())
+        key, prior, sizes = jax.random.key(0), PriorProposal(model), method.init()
+        jax.eval_shape(lambda: method.estimate(key, model, prior, xs[0], sizes))

@@ -1,0 +1,1 @@
+"""Bias and noise of gradient estimators on a trained model."""

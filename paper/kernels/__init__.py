@@ -1,0 +1,1 @@
+"""Annealing kernels at equal cost on a trained model."""

@@ -1,0 +1,301 @@
+"""The commands of `python -m paper`, and their options.
+
+JAX and everything that needs it are imported inside the commands, so that `--help` and mistakes are
+answered at once.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import Positional, arg
+
+from aisle.cli.devices import set_up_jax
+from aisle.cli.main import Command, Program, main as run_program
+from aisle.cli.options import RunPath, optional
+from aisle.errors import InputError
+
+_DESCRIPTION = (
+    "Run the studies of Ding & Freedman (2020) again, and some beyond it, and say which claims "
+    "hold. To begin with: python -m paper figure1, in a minute, or python -m paper table1 --budget "
+    "smoke, in minutes. After an interruption the same command resumes; what is done is not done "
+    "again. Each command has its own --help."
+)
+
+# Draws of figure1 by budget; the option's default is that of cpu.
+_SMOKE_DRAWS = 10_000
+
+
+@dataclass
+class Figure1:
+    """Compare q_IS and q_AIS at equal cost, on a correlated normal target; in a minute.
+
+    For example: python -m paper figure1 --correlation 0.9
+
+    Draws of both are compared with the target by a KL divergence over bins. Writes figure1.png,
+    figure1.md and figure1.json.
+    """
+
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/figure1")
+    """Folder of the results."""
+
+    budget: Literal["smoke", "cpu", "paper"] = "cpu"
+    """How much work goes into it.
+    smoke: at most 10,000 draws. cpu and paper: those of --draws."""
+
+    draws: int = 20_000
+    """Points to draw from each sampler."""
+
+    correlation: float = 0.95
+    """Correlation of the target's two variables."""
+
+    seed: int = 0
+    """Seed of everything."""
+
+    def run(self) -> int:
+        """Draw, measure, print the table and write the files."""
+        set_up_jax()
+        from paper.figure1 import page
+
+        draws = min(self.draws, _SMOKE_DRAWS) if self.budget == "smoke" else self.draws
+        page.reproduce(self.out, draws, self.correlation, self.seed)
+        return 0
+
+
+@dataclass
+class _Table:
+    name: ClassVar[str]
+
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the cells and of the table as .md, .csv and .json.
+    By default runs/tables-BUDGET, which all tables share, as they share cells."""
+
+    budget: Literal["smoke", "cpu", "paper"] = "cpu"
+    """How much work goes into a cell.
+    smoke: seconds, on the digits. cpu: hours on two cores.
+    paper: 3,280 epochs, for accelerators."""
+
+    cells: tuple[str, ...] = ()
+    """Names of cells to run, with * for anything; by default all.
+    Their starts are trained as needed, or by their full names."""
+
+    plan: bool = False
+    """Only time a few updates of each cell, and say what the whole would take."""
+
+    write_only: bool = False
+    """Only write the table of the cells that are done; run none."""
+
+    seed: int = 0
+    """Seed of everything."""
+
+    def run(self) -> int:
+        """Run the cells, print the table and write its files."""
+        if self.plan and self.write_only:
+            raise InputError("--plan and --write-only exclude each other: give one of them")
+        set_up_jax()
+        from paper.tables import running
+
+        out = self.out or Path(f"runs/tables-{self.budget}")
+        if self.plan:
+            running.show_plan(self.name, out, self.budget, list(self.cells), self.seed)
+        elif self.write_only:
+            running.write_table(self.name, out, self.budget, self.seed)
+        else:
+            running.run_table(self.name, out, self.budget, list(self.cells), self.seed)
+        return 0
+
+
+class Table1(_Table):
+    """Compare DReG and AIS by K and T, on MNIST and Omniglot.
+
+    For example: python -m paper table1 --cells 'mnist-*'
+    """
+
+    name = "table1"
+
+
+class Table2(_Table):
+    """Compare DReG with AIS and MH-HMC with AIS at equal cost, on Omniglot.
+
+    For example: python -m paper table2 --plan
+    """
+
+    name = "table2"
+
+
+class Beyond(_Table):
+    """Compare the tuned kernel with the paper's at equal cost, and train two stochastic layers.
+
+    For example: python -m paper beyond --cells 'omniglot-ais-*'
+    """
+
+    name = "beyond"
+
+
+class Ramp(_Table):
+    """Spend half of the moves at the posterior, against AIS and MH-HMC, on Omniglot.
+
+    For example: python -m paper ramp --cells '*-T5-*'
+    """
+
+    name = "ramp"
+
+
+class Recipes(_Table):
+    """Compare what to do after a cheap start, in the same time, on MNIST.
+
+    For example: python -m paper recipes --cells mnist-short-recipe-tuned mnist-short-recipe-ramp
+    """
+
+    name = "recipes"
+
+
+class Defaults(_Table):
+    """Compare the library's default recipe with that of its first edition, in the same time.
+
+    For example: python -m paper defaults --budget smoke
+
+    The cells are runs as `aisle train mnist` makes them: finished runs in the folders
+    mnist-default-new and mnist-default-old of --out are only evaluated.
+    """
+
+    name = "defaults"
+
+
+@dataclass
+class Kernels:
+    """Compare annealing kernels at equal cost on a trained model.
+
+    For example: python -m paper kernels runs/mnist --steps 22 55
+
+    Chains of many kernels are annealed from the encoder to the posterior, each with step sizes that
+    were tuned on training examples and frozen. The tighter a kernel, the nearer the mean log-weight
+    of one of its chains is to log p(x), which a much longer run estimates with a certificate.
+    """
+
+    run_path: Positional[RunPath]
+    """Folder of a training run."""
+
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the results; by default kernels in the run's folder."""
+
+    num_examples: int = 256
+    """Test examples, spread evenly."""
+
+    chains: int = 8
+    """Chains of each example and kernel."""
+
+    steps: Annotated[tuple[int, ...], arg(aliases=["--budgets"])] = (22, 55, 220)
+    """Leapfrog steps of a chain in all: temperatures times steps of a transition."""
+
+    truth_temperatures: int = 2000
+    """Temperatures of the runs that stand for log p(x)."""
+
+    truth_chains: int = 16
+    """Chains of each example in those."""
+
+    seed: int = 0
+    """Seed of all draws."""
+
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the named data sets, or of the file, if it has moved since training."""
+
+    def run(self) -> int:
+        """Compare, print the table and write the files."""
+        set_up_jax()
+        from paper.kernels import page
+        from paper.kernels.study import Config
+
+        config = Config(
+            self.num_examples,
+            self.chains,
+            self.steps,
+            self.truth_temperatures,
+            self.truth_chains,
+            self.seed,
+        )
+        try:
+            page.reproduce(self.run_path, config, self.out, self.data_dir)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command resumes") from None
+        return 0
+
+
+@dataclass
+class Gradients:
+    """Measure the bias and the noise of gradient estimators on a trained model.
+
+    For example: python -m paper gradients runs/mnist --temperatures 5 11
+
+    The gradient of log p(x) in the decoder's weights is a posterior mean, which long annealing runs
+    estimate. The short chains of training estimate it too: by AIS, by MH-HMC and by schedules and
+    weights between both, at equal cost, with the paper's kernel and with the tuned one.
+    """
+
+    run_path: Positional[RunPath]
+    """Folder of a training run."""
+
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the results; by default gradients in the run's folder."""
+
+    num_examples: int = 128
+    """Test examples, spread evenly.
+    The norm depends on their number: compare only where it is equal."""
+
+    repeats: int = 32
+    """Independent estimates of the same examples: the more, the smaller the error bars."""
+
+    num_samples: Annotated[int, arg(aliases=["-K"])] = 5
+    """K: chains for each example."""
+
+    temperatures: tuple[int, ...] = (5, 11)
+    """T: transitions of a chain with the paper's kernel."""
+
+    num_leapfrog: Annotated[int, arg(aliases=["-L"])] = 5
+    """L: leapfrog steps of a transition with the paper's kernel."""
+
+    seed: int = 0
+    """Seed of all draws."""
+
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the named data sets, or of the file, if it has moved since training."""
+
+    def run(self) -> int:
+        """Measure, print the table and write the files."""
+        set_up_jax()
+        from paper.gradients import page
+        from paper.gradients.bench import Settings
+
+        settings = Settings(
+            self.num_examples,
+            self.repeats,
+            self.num_samples,
+            self.temperatures,
+            self.num_leapfrog,
+            self.seed,
+        )
+        try:
+            page.reproduce(self.run_path, settings, self.out, self.data_dir)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command resumes") from None
+        return 0
+
+
+COMMANDS: dict[str, type[Command]] = {
+    "figure1": Figure1,
+    "table1": Table1,
+    "table2": Table2,
+    "beyond": Beyond,
+    "ramp": Ramp,
+    "recipes": Recipes,
+    "defaults": Defaults,
+    "kernels": Kernels,
+    "gradients": Gradients,
+}
+
+PAPER = Program("paper", "python -m paper", _DESCRIPTION, COMMANDS)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit with its code: 0, 1 for a failure, 2 for a mistake."""
+    run_program(arguments, PAPER)

@@ -1,0 +1,48 @@
+"""Where the studies write: tables and lines to standard output, pages and numbers to files."""
+
+import csv
+import io
+from collections.abc import Iterable
+from typing import Any
+
+from aisle.cli.output import (
+    Columns,
+    check_writable,
+    make_folder,
+    markdown_table,
+    screen_table,
+    table_console,
+    with_error,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "Columns",
+    "check_writable",
+    "csv_text",
+    "make_folder",
+    "markdown_table",
+    "print_lines",
+    "screen_table",
+    "table_console",
+    "with_error",
+    "write_json",
+    "write_text",
+]
+
+
+def print_lines(lines: Iterable[object]) -> None:
+    """Print each line unbroken."""
+    console = table_console()
+    for line in lines:
+        console.print(str(line), soft_wrap=True, highlight=False)
+
+
+def csv_text(records: list[dict[str, Any]]) -> str:
+    """Return records as a table with their names as its heading; a missing value stays empty."""
+    text, names = io.StringIO(newline=""), dict.fromkeys(name for r in records for name in r)
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

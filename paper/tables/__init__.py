@@ -1,0 +1,1 @@
+"""The tables: cells that are trained and evaluated, and the claims that they decide."""

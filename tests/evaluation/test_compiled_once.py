@@ -1,0 +1,101 @@
+"""A second evaluation of the same shapes compiles nothing, and objects are seen as they are."""
+
+from contextlib import contextmanager
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aisle import log_likelihood, sample_posterior
+from aisle.evaluation import work
+from aisle.models import LinearGaussian
+from evaluating import chosen
+
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
+
+MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
+XS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+OPTIONS = {"num_temperatures": 2, "num_simulated": 3, "importance_samples": 2}
+FORWARD = {"num_simulated": 0, "importance_samples": 0}
+
+
+@contextmanager
+def compilations():
+    """Yield a list that grows by each program that XLA is given."""
+    found = []
+
+    def listen(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def evaluate(model=MODEL, x=XS, **changes):
+    return log_likelihood(model, None, x, **chosen(**OPTIONS | changes))
+
+
+def test_a_second_evaluation_of_the_same_shapes_compiles_nothing():
+    with compilations() as first:
+        before = evaluate()
+    assert first
+    others = eqx.tree_at(lambda m: m.bias, MODEL, jnp.array([0.3, 0.1, -0.2]))
+    with compilations() as second:
+        again = evaluate()
+        changed = evaluate(others, XS + 1, seed=5)
+    assert second == []
+    np.testing.assert_array_equal(again.log_p, before.log_p)
+    assert np.all(changed.log_p != before.log_p)
+    exact = jax.vmap(others.log_marginal)(jnp.asarray(XS + 1))
+    assert abs(changed.log_p.mean() - exact.mean()) < 1
+
+
+@pytest.mark.usefixtures("untuned")
+def test_other_shapes_and_types_have_programs_of_their_own():
+    found = evaluate(x=XS[:2], **FORWARD)
+    with compilations() as others:
+        evaluate(x=XS[:2].astype(np.float16), **FORWARD)
+    assert others
+    np.testing.assert_allclose(evaluate(x=XS[:2], **FORWARD).log_p, found.log_p)
+
+
+@pytest.mark.usefixtures("untuned")
+def test_few_programs_are_kept(monkeypatch):
+    monkeypatch.setattr(work, "_PROGRAMS", {})
+    monkeypatch.setattr(work, "_MAX_PROGRAMS", 1)
+    evaluate(importance_samples=0)
+    assert len(work._PROGRAMS) == 1
+
+
+def test_a_second_draw_from_the_posterior_compiles_nothing():
+    sample_posterior(MODEL, None, XS)
+    with compilations() as second:
+        sample_posterior(MODEL, None, XS + 1, seed=4)
+    assert second == []
+
+
+class Plain:
+    """A model that JAX cannot look into; its parts are those of another."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+@pytest.mark.usefixtures("untuned")
+def test_an_object_that_was_changed_between_calls_is_seen_as_it_is():
+    plain, moved = Plain(MODEL), eqx.tree_at(lambda m: m.bias, MODEL, jnp.full(3, 2.0))
+    first = evaluate(plain, **FORWARD)
+    plain.inner = moved
+    second = evaluate(plain, **FORWARD)
+    np.testing.assert_allclose(first.log_p, evaluate(MODEL, **FORWARD).log_p, rtol=1e-5)
+    np.testing.assert_allclose(second.log_p, evaluate(moved, **FORWARD).log_p, rtol=1e-5)
+    assert np.all(first.log_p != second.log_p)
