@@ -82,6 +82,7 @@ def test_every_command_of_the_studies_is_understood(words):
     tyro.cli(COMMANDS[words[0]], args=words[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
 def test_first_steps_in_small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
