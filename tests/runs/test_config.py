@@ -46,8 +46,7 @@ def test_a_configuration_comes_back_from_json(config):
 
 @pytest.mark.parametrize("config", [FULL, SHORT, TrainConfig("mnist")])
 def test_the_command_of_a_configuration_stands_for_it(config):
-    start = config.model.init_from
-    command = commands.train(commands.without_places(config), start and str(start))
+    command = commands.train_anywhere(config)
     at_home = dataclasses.replace(config.observations, data_dir=None)
     name, *words = shlex.split(command)
     found = parse(words)._config()

@@ -1,11 +1,14 @@
 """Plans of runs by options, known without training; and data that such a run is careful with."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
 from aisle.data import load
 from aisle.errors import InputError
 from aisle.learning import EarlyStopping
+from aisle.runs.networks import build_named
 from aisle.runs.options import (
     DataOptions,
     MethodOptions,
@@ -35,11 +38,22 @@ def begun(monkeypatch, tmp_path, capsys):
             raise StopError
 
         monkeypatch.setattr("aisle.learning.loop.Loop.run", run)
+        monkeypatch.setattr("aisle.runs.networks.build_named", networks)
         with pytest.raises(StopError):
             train(config, tmp_path / "run", show_progress=False)
         return found[0], capsys.readouterr().err
 
     return begin
+
+
+@lru_cache
+def built(options, num_features):
+    return build_named(options, np.full(num_features, 0.5), 0)
+
+
+def networks(options, mean, seed):
+    """Compile them once for all tests."""
+    return built(options, len(mean))
 
 
 def saved(folder, array):

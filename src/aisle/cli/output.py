@@ -1,7 +1,5 @@
 """Where the command line writes: tables to standard output, progress to standard error."""
 
-import csv
-import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,12 +88,3 @@ def with_error(mean: "Mean", digits: int = 2) -> str:
     In ASCII: where the output has no other characters, rich would fail, hours into the work.
     """
     return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"
-
-
-def csv_text(records: list[dict[str, Any]]) -> str:
-    """Return records as a table with their names as its heading; what one has not stays empty."""
-    text, names = io.StringIO(newline=""), dict.fromkeys(name for r in records for name in r)
-    writer = csv.DictWriter(text, list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()

@@ -91,15 +91,15 @@ class Train:
             raise InputError("give --epochs or --updates, and not both")
         if self.resume is None:
             return
-        at_home = dataclasses.replace(self.observations, data_dir=None)
-        rest = dataclasses.replace(self, observations=at_home)
-        changed = [
-            f.name
-            for f in dataclasses.fields(rest)
-            if f.name not in ("resume", "num_epochs", "num_updates", "joined")
-            and getattr(rest, f.name) != _default(f)
-        ]
-        if changed:
+        rest = dataclasses.replace(
+            self,
+            resume=None,
+            num_epochs=None,
+            num_updates=None,
+            observations=dataclasses.replace(self.observations, data_dir=None),
+            joined=DistributedOptions(),
+        )
+        if rest != Train():
             raise InputError(
                 "--resume takes its configuration from the run: of the other options only "
                 "--epochs, --updates and --data-dir may be given"
@@ -117,12 +117,6 @@ class Train:
             self.optimizer,
             self.run_options,
         )
-
-
-def _default(option: dataclasses.Field) -> object:
-    if option.default_factory is not dataclasses.MISSING:
-        return option.default_factory()
-    return option.default
 
 
 def _default_out(config: TrainConfig) -> Path:

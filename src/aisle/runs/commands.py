@@ -22,7 +22,10 @@ def train(config: TrainConfig, start: str | None = None) -> str:
 def train_anywhere(config: TrainConfig) -> str:
     """Return the `aisle train` command without the places of folders, for others to read."""
     start = config.model.init_from
-    return train(without_places(config), start and start.name)
+    model = dataclasses.replace(config.model, init_from=None)
+    seen = dataclasses.replace(config.observations, data_dir=None)
+    config = dataclasses.replace(config, model=model, observations=seen)
+    return train(config, start and start.name)
 
 
 def evaluate(path: Path, config: EvaluateConfig) -> str:
@@ -30,15 +33,6 @@ def evaluate(path: Path, config: EvaluateConfig) -> str:
     usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
     words += [*_flags(config, usual), *_flags(config.sampler, usual.sampler)]
     return " ".join(words)
-
-
-def without_places(config: TrainConfig) -> TrainConfig:
-    """Leave out where folders are."""
-    return dataclasses.replace(
-        config,
-        model=dataclasses.replace(config.model, init_from=None),
-        observations=dataclasses.replace(config.observations, data_dir=None),
-    )
 
 
 def _flags(options: Any, usual: Any) -> Iterator[str]:

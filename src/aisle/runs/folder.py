@@ -19,7 +19,7 @@ from aisle.errors import InputError
 from aisle.files import alone_in, disk_errors, finite, writing
 from aisle.provenance import provenance
 from aisle.runs.events import EventFile
-from aisle.runs.format import FORMAT, check_format
+from aisle.runs.tensors import FORMAT, check_format
 
 _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"

@@ -20,9 +20,12 @@ from jaxtyping import PyTree
 
 from aisle.errors import InputError
 from aisle.files import replacing
-from aisle.runs.format import FORMAT, check_format
 
 SUFFIX = ".safetensors"
+
+# The version of config.json, checkpoints and exported weights, to be raised when they change so
+# that an older aisle would misread them.
+FORMAT = 2
 
 # All metadata are under one key: safetensors writes several in an order that changes.
 _KEY = "aisle"
@@ -83,6 +86,24 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if about.pop("sha256", None) != _digest(tensors, about) and is_checked:
         raise UnreadableError("its content does not have the checksum it was saved with")
     return tensors, about
+
+
+def check_format(file: Path, stored: Mapping[str, Any]) -> None:
+    """Refuse the JSON object of a file that a later version wrote.
+
+    A file without a format is of the first edition, which is format 1.
+    """
+    found = stored.get("format", 1)
+    if found in range(1, FORMAT + 1):
+        return
+    try:
+        needed = f"aisle {stored['provenance']['packages']['aisle']} or newer"
+    except (KeyError, TypeError):
+        needed = "a newer aisle"
+    raise InputError(
+        f"{file} has format {found!r}, and this version of aisle reads formats up to {FORMAT}: "
+        f"install {needed}"
+    )
 
 
 def named(tree: PyTree) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from aisle.runs import evaluating
 from commands import assert_mistake, call, contents, run
 
 NUM_CHAINS, NUM_EXAMPLES, NUM_TILES = 8, 64, 8
@@ -26,11 +27,11 @@ PROGRAM = "from aisle.cli import main; main()"
 
 
 @pytest.fixture(scope="module")
-def evaluated(digits, tmp_path_factory):
-    """The folder of an evaluation that nothing happened to."""
-    folder = tmp_path_factory.mktemp("evaluated") / "result"
-    json_file = folder.with_suffix(".json")
-    assert call("evaluate", digits, *SETTINGS, "--out", folder, "--json", json_file) == 0
+def evaluated(digits):
+    """The folder of an evaluation that nothing happened to, in its usual place."""
+    json_file = digits.with_suffix(".json")
+    assert call("evaluate", digits, *SETTINGS, "--json", json_file) == 0
+    [folder] = (digits / "evaluations").iterdir()
     return folder
 
 
@@ -56,8 +57,8 @@ def assert_same_result(folder, reference):
     assert (folder / "examples.csv").read_bytes() == (reference / "examples.csv").read_bytes()
 
 
-def test_the_json_file_has_what_scripts_rely_on(evaluated):
-    content = json.loads(evaluated.with_suffix(".json").read_text())
+def test_the_json_file_has_what_scripts_rely_on(digits, evaluated):
+    content = json.loads(digits.with_suffix(".json").read_text())
     assert content["log_likelihood"].keys() == {"mean", "standard_error", "num_examples"}
     assert content["log_likelihood"]["num_examples"] == NUM_EXAMPLES
     assert -40 < content["log_likelihood"]["mean"] < -20
@@ -89,9 +90,10 @@ def test_examples_have_their_numbers(evaluated):
 def test_the_same_command_shows_a_finished_result_again(capsys, digits, evaluated):
     before = contents(evaluated)
     times = {path: path.stat().st_mtime_ns for path in evaluated.glob("round0/**/*.npz")}
-    code, out, err = run(capsys, "evaluate", digits, *SETTINGS, "--out", evaluated)
+    code, out, err = run(capsys, "evaluate", digits, *SETTINGS)
     assert (code, err) == (0, "")
     assert contents(evaluated) == before
+    assert list((digits / "evaluations").iterdir()) == [evaluated]
     assert {path: path.stat().st_mtime_ns for path in times} == times
     mean = read_result(evaluated)["log_likelihood"]["mean"]
     first = out.splitlines()[0]
@@ -157,16 +159,19 @@ def test_so_does_one_as_users_start_it(tmp_path):
 
 
 def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(
-    capsys, tmp_path, digits, evaluated
+    capsys, tmp_path, monkeypatch, digits, evaluated
 ):
     # The long run is there already.
     shutil.copytree(evaluated, tmp_path / "found")
-    options = [*SETTINGS, "--out", tmp_path / "found", "--whole-split", 3]
+    # And so are its programs.
+    monkeypatch.setattr(evaluating, "_SHORT_CHAINS", NUM_CHAINS)
+    options = [*SETTINGS, "--out", tmp_path / "found", "--whole-split", 4]
     code, out, err = run(capsys, "evaluate", digits, *options)
     assert code == 0
-    assert not re.search("^T=4", err, re.MULTILINE)
+    assert re.findall(r"\d+/\d+$", err, re.MULTILINE)[-1] == "297/297"
+    assert f"{NUM_EXAMPLES}/{NUM_EXAMPLES}" not in err
     long_run = read_examples(tmp_path / "found")
-    short_run = read_examples(tmp_path / "found" / "whole-split-T3")
+    short_run = read_examples(tmp_path / "found" / "whole-split-T4")
     np.testing.assert_array_equal(short_run["index"], np.arange(297))
     assert len(long_run["index"]) == NUM_EXAMPLES
     differences = long_run["log_p"] - short_run["log_p"][long_run["index"]]
@@ -174,8 +179,9 @@ def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(
     assert found["mean"] == pytest.approx(short_run["log_p"].mean() + differences.mean())
     assert found["num_examples"] == 297
     assert "297 ex." in out
-    about = read_result(tmp_path / "found" / "whole-split-T3")["settings"]
-    assert (about["num_chains"], about["num_temperatures"], about["bdmc_examples"]) == (2, 3, 0)
+    about = read_result(tmp_path / "found" / "whole-split-T4")["settings"]
+    assert (about["num_chains"], about["num_temperatures"]) == (NUM_CHAINS, 4)
+    assert about["bdmc_examples"] == 0
 
 
 def test_the_file_says_what_was_evaluated(evaluated):
@@ -231,5 +237,5 @@ def test_the_start_and_the_schedule_do_not_matter(capsys, tmp_path, digits):
 def test_another_evaluation_is_not_overwritten(capsys, digits, evaluated):
     before = contents(evaluated)
     result = run(capsys, "evaluate", digits, *SETTINGS, "--seed", 4, "--out", evaluated)
-    assert_mistake(result, f"{evaluated} is an evaluation with other seed: choose another --out")
+    assert_mistake(result, f"{evaluated} is an evaluation with other seed: choose another folder")
     assert contents(evaluated) == before
