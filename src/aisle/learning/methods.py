@@ -309,20 +309,20 @@ class _Chains(Chosen):
         key_chains, key_phi = jax.random.split(key)
         run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
         weights = self._weights(run.log_weight)
-        terms = [jnp.zeros(())]
+        phi = jnp.zeros(())
         if "elbo" in self.phi_objective:
             q = proposal(x)
-            terms.append(-_log_weights(stop(model), q, x, _samples(key_phi, q, 1))[0])
+            phi -= _log_weights(stop(model), q, x, _samples(key_phi, q, 1))[0]
         if "wake" in self.phi_objective:
             log_q = jax.vmap(proposal(x).log_prob)(stop(run.z))
-            terms.append(-jnp.sum(times(weights, log_q)))
+            phi -= jnp.sum(times(weights, log_q))
         metrics = Metrics(
             log_mean_exp(run.log_weight),
             effective_sample_size(run.log_weight),
             jnp.mean(run.info.acceptance, axis=0),
             jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
         )
-        return Losses(_weighted(model, x, run.z, weights), sum(terms)), metrics
+        return Losses(_weighted(model, x, run.z, weights), phi), metrics
 
     def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
         """Return what each chain counts."""
