@@ -50,8 +50,8 @@ from aisle.models.joint import log_joint
 from aisle.objects import Chosen
 from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
 
-# A bound on held-out examples: samples of q, or chains and their temperatures.
-_BOUND_SAMPLES, _BOUND_CHAINS, _BOUND_TEMPERATURES = 64, 4, 50
+# A bound on held-out examples: chains and their temperatures.
+_BOUND_CHAINS, _BOUND_TEMPERATURES = 4, 50
 
 
 class Losses(NamedTuple):
@@ -87,7 +87,8 @@ class Method(Protocol):
 
     Its objects are constants of compiled programs: a frozen dataclass is the usual one. A method
     may also have `num_samples`, the samples of an example that are alive at once, and
-    `bound(key, model, proposal, x, state)`, a lower bound of log p(x) to validate by.
+    `bound(key, model, proposal, x, state)`, a lower bound of log p(x) to validate by where
+    importance sampling would not do, at a cost of `bound_gradients`.
     """
 
     @property
@@ -143,13 +144,6 @@ class _Samples(Chosen):
         del metrics
         return state
 
-    def bound(
-        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: Any
-    ) -> Scalar:
-        """Bound log p(x) by importance sampling."""
-        del state
-        return importance_bound(key, model, proposal, x, _BOUND_SAMPLES)
-
 
 @dataclass(frozen=True, repr=False)
 class VAE(_Samples):
@@ -193,8 +187,9 @@ class IWAE(_Samples):
         log_weights = _log_weights(stop(model), q, x, z)
         # The gradient of -log mean w_k, written so that the compiler sees that theta and phi weigh
         # the samples alike, and passes over them once.
-        phi = -jnp.sum(times(stop(normalised_weights(log_weights)), log_weights))
-        losses = Losses(_weighted(model, x, z, log_weights), phi)
+        weights = stop(normalised_weights(log_weights))
+        phi = -jnp.sum(times(weights, log_weights))
+        losses = Losses(_weighted(model, x, z, weights), phi)
         return losses, _without_chains(log_mean_exp(log_weights), log_weights)
 
 
@@ -221,8 +216,9 @@ class DReG(_Samples):
         z = _samples(key, q, self.num_samples)
         # Only the path from phi through z is differentiated: the score of q has mean zero here.
         log_weights = _log_weights(stop(model), stop(proposal)(x), x, z)
-        squares = stop(normalised_weights(log_weights)) ** 2
-        losses = Losses(_weighted(model, x, z, log_weights), -jnp.sum(times(squares, log_weights)))
+        weights = stop(normalised_weights(log_weights))
+        phi = -jnp.sum(times(weights**2, log_weights))
+        losses = Losses(_weighted(model, x, z, weights), phi)
         return losses, _without_chains(log_mean_exp(log_weights), log_weights)
 
 
@@ -306,23 +302,31 @@ class _Chains(Chosen):
         """Return what the chains of an update walk along."""
         return self.kernel.ladder(self.num_temperatures, state)
 
-    def _phi(
-        self,
-        key: PRNGKey,
-        model: Model,
-        proposal: Proposal,
-        x: Observation,
-        z: Latent,
-        weights: Float[Array, " samples"],
-    ) -> Scalar:
-        terms = []
+    def estimate(
+        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
+    ) -> Estimate:
+        """Estimate the losses of one example."""
+        key_chains, key_phi = jax.random.split(key)
+        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
+        weights = self._weights(run.log_weight)
+        phi = jnp.zeros(())
         if "elbo" in self.phi_objective:
             q = proposal(x)
-            terms.append(-_log_weights(stop(model), q, x, _samples(key, q, 1))[0])
+            phi -= _log_weights(stop(model), q, x, _samples(key_phi, q, 1))[0]
         if "wake" in self.phi_objective:
-            log_q = jax.vmap(proposal(x).log_prob)(stop(z))
-            terms.append(-jnp.sum(times(stop(weights), log_q)))
-        return sum(terms, jnp.zeros(()))
+            log_q = jax.vmap(proposal(x).log_prob)(stop(run.z))
+            phi -= jnp.sum(times(weights, log_q))
+        metrics = Metrics(
+            log_mean_exp(run.log_weight),
+            effective_sample_size(run.log_weight),
+            jnp.mean(run.info.acceptance, axis=0),
+            jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
+        )
+        return Losses(_weighted(model, x, run.z, weights), phi), metrics
+
+    def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
+        """Return what each chain counts."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -336,22 +340,14 @@ class MHHMC(_Chains):
         58
     """
 
-    def estimate(
-        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
-    ) -> Estimate:
-        """Estimate the losses of one example."""
-        key_chains, key_phi = jax.random.split(key)
-        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
-        theta = -jnp.mean(_log_joints(model, x, run.z))
-        equal = jnp.full(self.num_samples, 1 / self.num_samples)
-        phi = self._phi(key_phi, model, proposal, x, run.z, equal)
-        return Losses(theta, phi), _with_chains(run)
-
     def ladder(self, state: StepSizes) -> Ladder:
         """Return what the chains of an update walk along: the posterior from the first move on."""
         return Ladder(
             schedules.immediate(self.num_temperatures), state, self.kernel.transition, True
         )
+
+    def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
+        return jnp.full_like(log_weights, 1 / len(log_weights))
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,16 +359,8 @@ class AIS(_Chains):
         286
     """
 
-    def estimate(
-        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: StepSizes
-    ) -> Estimate:
-        """Estimate the losses of one example."""
-        key_chains, key_phi = jax.random.split(key)
-        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
-        theta = _weighted(model, x, run.z, run.log_weight)
-        weights = normalised_weights(run.log_weight)
-        phi = self._phi(key_phi, model, proposal, x, run.z, weights)
-        return Losses(theta, phi), _with_chains(run)
+    def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
+        return normalised_weights(log_weights)
 
 
 def importance_bound(
@@ -413,20 +401,10 @@ def _log_weights(
     return _log_joints(model, x, z) - jax.vmap(q.log_prob)(z)
 
 
-def _weighted(model: Model, x: Observation, z: Latent, log_weights: Array) -> Scalar:
-    weights = stop(normalised_weights(log_weights))
+def _weighted(model: Model, x: Observation, z: Latent, weights: Array) -> Scalar:
     return -jnp.sum(times(weights, _log_joints(model, x, stop(z))))
 
 
 def _without_chains(bound: Scalar, log_weights: Float[Array, " samples"]) -> Metrics:
     size = effective_sample_size(log_weights)
     return Metrics(*stop((bound, size, jnp.zeros(0), jnp.zeros(()))))
-
-
-def _with_chains(run: Annealed) -> Metrics:
-    return Metrics(
-        log_mean_exp(run.log_weight),
-        effective_sample_size(run.log_weight),
-        jnp.mean(run.info.acceptance, axis=0),
-        jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
-    )
