@@ -442,7 +442,7 @@ BREAKS = [
         "learning/loop.py",
         "            _check_converged(history)\n",
         "            pass\n",
-        "cli/test_train.py",
+        "learning/test_fit.py",
     ),
 ]
 
