@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from aisle.data import load
+from aisle.errors import TrainingError
 from aisle.provenance import git_commit
 from aisle.runs import checkpoints, training
 from aisle.runs.opening import open_run
@@ -315,6 +316,17 @@ def test_weights_of_other_networks_are_refused(
     assert not folder.exists()
 
 
+def test_a_failure_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
+    def diverged(*_):
+        raise TrainingError("training diverged: the last bound is nan; lower the learning rate")
+
+    monkeypatch.setattr(training, "train", diverged)
+    code, out, err = run(capsys, "train", "digits", "--out", tmp_path / "run")
+    assert (code, out) == (1, "")
+    assert err == "aisle: training diverged: the last bound is nan; lower the learning rate\n"
+
+
+@pytest.mark.slow
 def test_a_diverged_run_is_a_failure(capsys, tmp_path):
     """Weights that are far too large after the first update, and a last bound that is no number."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32))
