@@ -208,7 +208,7 @@ def _meaning(config: TrainConfig) -> tuple[Any, ...]:
 def _train_config(plan: Training) -> TrainConfig:
     """Return the library's configuration."""
     method = plan.method.effective
-    own = dataclasses.asdict(method)
+    own: dict[str, Any] = dataclasses.asdict(method)
     if not method.has_chains:
         own = {"method": method.method, "num_samples": method.num_samples}
     if method.method == "auto":

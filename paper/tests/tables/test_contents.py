@@ -142,12 +142,12 @@ def test_default_recipes_are_those_of_the_two_editions():
     )
     assert old.evaluation == new.evaluation == BUDGETS["cpu"].evaluation["mnist"]
     for cell, phases in (
-        (old, [aisle.Phase(aisle.AIS(5, 11), aisle.Adam(0.001, aisle.rates.iwae_study), 17)]),
+        (old, [aisle.Phase(aisle.AIS(5, 11), aisle.Adam(0.001, aisle.rates.iwae_study), 17.0)]),
         (
             new,
             [
-                aisle.Phase(aisle.VAE(), aisle.Muon(0.02, aisle.rates.cosine), 25),
-                aisle.Phase(aisle.AIS(1, 11), aisle.Muon(0.0075, aisle.rates.cosine), 25),
+                aisle.Phase(aisle.VAE(), aisle.Muon(0.02, aisle.rates.cosine), 25.0),
+                aisle.Phase(aisle.AIS(1, 11), aisle.Muon(0.0075, aisle.rates.cosine), 25.0),
             ],
         ),
     ):
