@@ -159,6 +159,7 @@ def test_the_chains_have_the_kernel_of_the_preset(begin, monkeypatch, name):
     np.testing.assert_array_equal(indices, subject.indices)
 
 
+@pytest.mark.slow
 def test_an_exact_encoder_leaves_no_gap(begin):
     """Then every chain's weight is p(x), whatever the kernel."""
     one = {"tuned": VARIANTS["tuned"]}
