@@ -209,10 +209,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("group", "option"),
-    [(group, option) for group, options in OTHERS.items() for option in options],
-)
+@pytest.mark.parametrize(("group", "option"), [(g, name) for g in OTHERS for name in OTHERS[g]])
 def test_a_run_by_another_command_is_another_run(tmp_path, group, option):
     plan = default_plan("new")
     config = runs._train_config(plan)
@@ -220,6 +217,13 @@ def test_a_run_by_another_command_is_another_run(tmp_path, group, option):
     store(dataclasses.replace(config, **{group: changed}), tmp_path / "run")
     with pytest.raises(InputError, match="has other settings: choose another --out"):
         runs._check_folder(tmp_path / "run", plan, None)
+
+
+@pytest.mark.parametrize("length", ["--epochs 51", "", "--updates 50"])
+def test_a_run_of_another_length_is_another_run(tmp_path, length):
+    store(parsed(f"mnist {length}"), tmp_path / "run")
+    with pytest.raises(InputError, match="has other settings: choose another --out"):
+        runs._check_folder(tmp_path / "run", default_plan("new"), None)
 
 
 def test_a_finished_run_by_the_command_line_is_not_trained_again(monkeypatch, tmp_path):
