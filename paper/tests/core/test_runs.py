@@ -79,6 +79,7 @@ def test_a_table_may_be_moved(trained, tmp_path):
     assert moved == run._replace(path=tmp_path / "second")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_its_first_checkpoint_resumes(trained, tmp_path):
     out, run = trained
     (tmp_path / "second").mkdir()

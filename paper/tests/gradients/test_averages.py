@@ -220,13 +220,12 @@ def network_program():
     return make_program(*network()[:2], study._weigh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "method", "schedule", "options"),
     [
-        pytest.param(
-            *("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}), marks=pytest.mark.slow
-        ),
-        pytest.param("mh-hmc", "mh-hmc", "immediate", {}, marks=pytest.mark.slow),
+        ("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}),
+        ("mh-hmc", "mh-hmc", "immediate", {}),
         # Without a move, annealing is importance sampling.
         ("ais", "iwae", "linear", {"last_move": False, "num_temperatures": 1}),
         ("mh-hmc, weighted", "iwae", "immediate", {"last_move": False, "num_temperatures": 1}),
