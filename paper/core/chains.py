@@ -122,7 +122,7 @@ def _preset(kernel: aisle.Kernel) -> Preset:
     hmc, schedule = kernel.transition, kernel.schedule
     assert isinstance(hmc, HMC) and callable(schedule)
     own = (hmc.precondition, hmc.refresh, kernel.target_accept)
-    return Preset(hmc.num_leapfrog, schedule.__name__, *own)  # pyright: ignore
+    return Preset(hmc.num_leapfrog, schedule.__name__, *own)
 
 
 # The library's kernels: of short runs inside an update, and of long ones whose weights count.
