@@ -182,25 +182,26 @@ def _check_folder(folder: Path, plan: Training, start: Path | None) -> None:
             f"{folder} is not a run of a table ({error!r}): choose another --out, or remove it"
         ) from None
     names = [file and file.name for file in (before.model.init_from, start)]
-    if _meaning(before) != _meaning(_train_config(plan)) or names[0] != names[1]:
+    is_as_long = (before.num_epochs, before.num_updates) == (plan.num_epochs, None)
+    is_same = is_as_long and _meaning(before) == _meaning(_train_config(plan))
+    if not is_same or names[0] != names[1]:
         raise InputError(f"{folder} has other settings: choose another --out, or remove it")
 
 
 def _meaning(config: TrainConfig) -> tuple[Any, ...]:
-    """Return what the weights depend on, but for those that they start from.
+    """Return what the weights depend on, but for the length and the weights that they start from.
 
     As objects: an option that is left out is the same as one that is given its default.
     """
+    assert config.num_epochs is not None
     return (
         config.data,
-        config.num_epochs,
-        config.num_updates,
         config.view(),
         config.observations.num_valid,
         dataclasses.replace(config.model, init_from=None),
         config.optimizer.batch_size,
         # In epochs, as the data are not here.
-        config.recipe(1, config.num_epochs or 0),
+        config.recipe(1, config.num_epochs),
         [getattr(config.run, name) for name in ("seed", "keep", "patience", "validate_every")],
     )
 

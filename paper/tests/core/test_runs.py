@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 from signal import SIGINT
 from types import SimpleNamespace
 
@@ -21,8 +22,8 @@ from paper.core import runs
 from paper.tables.contents import make_table
 from paper.tables.plans import Evaluation, Method, Networks, Optimizer, Training
 
-NETWORKS = Networks(num_latents=2, num_hidden=4)
-# A batch that one device takes, and the same program for both runs: compiling takes longest.
+# A batch that one device takes, and the programs of the fixture `digits`: compiling takes longest.
+NETWORKS = Networks(num_latents=2, num_hidden=8)
 PLAN = Training("digits", 1, Method("vae"), NETWORKS, Optimizer(batch_size=499))
 OTHER = dataclasses.replace(PLAN, seed=3)
 HOW = Evaluation(6, num_chains=2, num_temperatures=3, bdmc_examples=4, importance_samples=5)
@@ -78,6 +79,7 @@ def test_a_table_may_be_moved(trained, tmp_path):
     assert moved == run._replace(path=tmp_path / "second")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_its_first_checkpoint_resumes(trained, tmp_path):
     out, run = trained
     (tmp_path / "second").mkdir()
@@ -103,24 +105,19 @@ def test_a_run_of_no_table_is_not_resumed(tmp_path):
         runs.train(PLAN, tmp_path, None)
 
 
-def test_an_interruption_ends_the_table(trained, monkeypatch, tmp_path):
-    real = training.train
-
-    def interrupted(*arguments):
-        return dataclasses.replace(real(*arguments), is_interrupted=True)
-
-    monkeypatch.setattr(training, "train", interrupted)
+def test_an_interruption_ends_the_table(monkeypatch, tmp_path):
+    interrupted = SimpleNamespace(is_interrupted=True)
+    monkeypatch.setattr(training, "train", lambda config, out: interrupted)
     with pytest.raises(Interrupted, match="in first; the same command resumes") as caught:
         runs.train(PLAN, tmp_path / "first", None)
     assert caught.value.signal_number == SIGINT
-    assert runs.train(PLAN, tmp_path / "first", None).updates == 3
 
 
 def test_the_command_says_what_differs_from_the_defaults():
     plan = dataclasses.replace(PLAN, method=Method("ais", 1, 2, kernel="paper"))
     assert runs.command(plan, "first") == (
         "aisle train digits --epochs 1 --method ais --num-samples 1 --num-temperatures 2 "
-        "--kernel paper --num-latents 2 --num-hidden 4 --num-valid 0 --batch-size 499 "
+        "--kernel paper --num-latents 2 --num-hidden 8 --num-valid 0 --batch-size 499 "
         "--optimizer adam --lr-schedule iwae-study --keep last --init-from first"
     )
 
@@ -178,50 +175,72 @@ OLD = "mnist --method ais -K 5 -T 11 --optimizer adam --lr-schedule iwae-study -
 KEPT = " --checkpoint-minutes 1 --keep-checkpoints 1 --tensorboard --data-dir elsewhere"
 
 
-def folder_by(words, path):
+def parsed(words):
+    return parse(["train", *words.split()])._config()
+
+
+def store(config, path):
     """Make the folder that `aisle train` leaves, without the training."""
-    config = parse(["train", *words.split(), "--out", str(path)])._config()
     folder.create(path, {"train": to_json(absolute(config)), "data": {}})
-    return config
+    return path
+
+
+def default_plan(name):
+    (cell,) = [c for c in make_table("defaults", "cpu", 0).cells if c.name.endswith(name)]
+    return cell.training
 
 
 @pytest.mark.parametrize(("name", "words"), [("new", NEW), ("old", OLD)])
 def test_a_run_by_the_command_line_is_a_cell_of_the_defaults(tmp_path, name, words):
-    cells = {cell.name: cell for cell in make_table("defaults", "cpu", 0).cells}
-    plan = cells[f"mnist-default-{name}"].training
-    config = folder_by(words, tmp_path / "plain")
+    plan, config = default_plan(name), parsed(words)
     # What the table would leave, to the letter.
     assert to_json(runs._train_config(plan)) == to_json(config)
-    folder_by(words + KEPT, tmp_path / "kept")
     # Named, though it is the default.
-    folder_by(words + " --kernel tuned --num-leapfrog 2 --binarize dynamic", tmp_path / "named")
-    for made in ("plain", "kept", "named"):
-        runs._check_folder(tmp_path / made, plan, None)
-    others = ["--warmup-epochs 3", "--num-valid 0", "--keep last", "--ema 0.9", "--patience 2"]
-    others += ["--binarize static", "--learning-rate 0.01", "--validate-every 1", "--seed 1"]
-    others += ["--batch-size 100", "--num-hidden 100", "--num-leapfrog 3", "--epochs 51"]
-    for number, other in enumerate([*others, f"--init-from {tmp_path}"]):
-        made = tmp_path / str(number)
-        folder_by(f"{words} {other}", made)
-        with pytest.raises(InputError, match="has other settings: choose another --out"):
-            runs._check_folder(made, plan, None)
+    named = parsed(f"{words} --kernel tuned --num-leapfrog 2 --binarize dynamic")
+    for number, same in enumerate((config, parsed(words + KEPT), named)):
+        runs._check_folder(store(same, tmp_path / str(number)), plan, None)
+
+
+OTHERS = {
+    "method": {"num_leapfrog": 3, "num_samples": 2},
+    "model": {"num_hidden": 100, "init_from": Path("elsewhere")},
+    "observations": {"num_valid": 0, "binarize": "static"},
+    "optimizer": {"warmup_epochs": 3, "learning_rate": 0.01, "batch_size": 100, "ema": 0.9},
+    "run": {"seed": 1, "keep": "last", "patience": 2, "validate_every": 1},
+}
+
+
+@pytest.mark.parametrize(("group", "option"), [(g, name) for g in OTHERS for name in OTHERS[g]])
+def test_a_run_by_another_command_is_another_run(tmp_path, group, option):
+    plan = default_plan("new")
+    config = runs._train_config(plan)
+    changed = dataclasses.replace(getattr(config, group), **{option: OTHERS[group][option]})
+    store(dataclasses.replace(config, **{group: changed}), tmp_path / "run")
+    with pytest.raises(InputError, match="has other settings: choose another --out"):
+        runs._check_folder(tmp_path / "run", plan, None)
+
+
+@pytest.mark.parametrize("length", ["--epochs 51", "", "--updates 50"])
+def test_a_run_of_another_length_is_another_run(tmp_path, length):
+    store(parsed(f"mnist {length}"), tmp_path / "run")
+    with pytest.raises(InputError, match="has other settings: choose another --out"):
+        runs._check_folder(tmp_path / "run", default_plan("new"), None)
 
 
 def test_a_finished_run_by_the_command_line_is_not_trained_again(monkeypatch, tmp_path):
-    folder_by(NEW, tmp_path / "run")
-    digests = {"train": "a"}
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    folder.update_config(tmp_path / "run", config | {"data": {"digests": digests}})
+    plan, digests = default_plan("new"), {"train": "a"}
+    content = {"train": to_json(runs._train_config(plan)), "data": {"digests": digests}}
+    folder.create(tmp_path / "run", content)
     last = {"update": 21_450, "decoder_gradients": 7, "seconds": 60.0}
     (tmp_path / "run" / "metrics.jsonl").write_text(json.dumps(last) + "\n")
     monkeypatch.setattr(training, "train", pytest.fail)
     complete = SimpleNamespace(is_interrupted=False)
     monkeypatch.setattr(training, "resume", lambda path: complete)
-    (cell,) = [c for c in make_table("defaults", "cpu", 0).cells if c.name.endswith("new")]
-    found = runs.train(cell.training, tmp_path / "run", None)
+    found = runs.train(plan, tmp_path / "run", None)
     assert found == (tmp_path / "run", *last.values(), digests)
 
 
+@pytest.mark.slow
 def test_timing_is_that_of_the_whole_run(quick_compilation):
     found = runs.time_updates(dataclasses.replace(PLAN, num_epochs=4))
     assert (found.updates, found.decoder_gradients) == (12, 12 * 499)

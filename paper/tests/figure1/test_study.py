@@ -37,6 +37,7 @@ def test_every_cost_is_a_product_of_the_papers_numbers():
     assert [split.cost for split in study.SPLITS] == [25, 55, 275, 2750]
 
 
+@pytest.mark.slow
 def test_the_study_says_what_the_paper_says(measured):
     target, proposal, importance, annealed = measured.results
     assert [r.sampler for r in measured.results] == ["target", "proposal", "is", "ais"]
@@ -48,6 +49,7 @@ def test_the_study_says_what_the_paper_says(measured):
     assert verdict(measured.results).startswith("AIS comes closer than IS at every cost")
 
 
+@pytest.mark.slow
 def test_both_costs_are_stated(measured):
     importance, annealed = measured.results[2:]
     assert importance.cost == annealed.cost == 25

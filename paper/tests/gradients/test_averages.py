@@ -118,6 +118,7 @@ def test_exact_samples_have_no_bias():
         assert c.total.value == pytest.approx(c.bias.value + c.noise.value)
 
 
+@pytest.mark.slow
 def test_samples_of_a_poor_encoder_have_the_bias_that_they_must_have():
     truth, found = exact_gradient(), repeated(Shifted, NO_MOVES, 60)
     compared = compare(found, exactly(truth))
@@ -219,13 +220,12 @@ def network_program():
     return make_program(*network()[:2], study._weigh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "method", "schedule", "options"),
     [
-        pytest.param(
-            *("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}), marks=pytest.mark.slow
-        ),
-        pytest.param("mh-hmc", "mh-hmc", "immediate", {}, marks=pytest.mark.slow),
+        ("ais", "ais", "linear", {"refresh": 0.5, "precondition": 0.5}),
+        ("mh-hmc", "mh-hmc", "immediate", {}),
         # Without a move, annealing is importance sampling.
         ("ais", "iwae", "linear", {"last_move": False, "num_temperatures": 1}),
         ("mh-hmc, weighted", "iwae", "immediate", {"last_move": False, "num_temperatures": 1}),
@@ -317,6 +317,7 @@ def test_tiles_are_alike(num_examples, num_samples, size):
     assert averages._tile_size(num_examples, num_samples) == size
 
 
+@pytest.mark.slow
 def test_the_numbers_of_an_example():
     found = average(program_of(Shifted), kernel(), jax.random.key(2), examples())
     weights, root, equal = found.effective_sample_size
