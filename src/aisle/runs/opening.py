@@ -72,7 +72,7 @@ def open_run(
     Example:
         >>> run = aisle.open_run(FIRST_RUN)
         >>> type(run.model).__name__, run.update
-        ('OneLayerModel', 30)
+        ('OneLayerModel', 22)
 
     Args:
         path: folder of the run.
