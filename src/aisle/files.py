@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aisle.errors import InputError
 
 
@@ -100,4 +102,6 @@ def finite(value: Any) -> Any:
         return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
+    # NumPy's numbers as Python's own, which files can hold.
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

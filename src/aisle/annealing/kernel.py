@@ -11,6 +11,7 @@ weights are less tight for it, but its samples are better ones to learn from (`r
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from aisle.errors import InputError, check, check_real
 from aisle.objects import Chosen
 from aisle.types import Proposal
 
-Schedule = Callable[[int], Betas] | Sequence[float | int] | jax.Array | np.ndarray
+Schedule = Callable[[int], Betas] | Sequence[Any] | jax.Array | np.ndarray
 
 
 @dataclass(frozen=True, repr=False)

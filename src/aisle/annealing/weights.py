@@ -26,8 +26,8 @@ def normalised_weights(log_weights: Float[Array, " samples"]) -> Float[Array, " 
     """Return the weights divided by their sum.
 
     Example:
-        >>> aisle.normalised_weights(jnp.zeros(4)).tolist()
-        [0.25, 0.25, 0.25, 0.25]
+        >>> aisle.normalised_weights(jnp.log(jnp.array([1.0, 3.0]))).round(3).tolist()
+        [0.25, 0.75]
     """
     highest = jnp.max(log_weights)
     weights = jnp.exp(log_weights - jnp.where(highest == -jnp.inf, 0, highest))

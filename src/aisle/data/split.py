@@ -27,8 +27,8 @@ class Split:
 
     Example:
         >>> split = aisle.Split(np.uint8([[0, 255], [51, 0]]), view=aisle.View(is_grey=True))
-        >>> len(split), split.observe([0]).tolist()
-        (2, [[0.0, 1.0]])
+        >>> len(split), split.observe([1]).round(3).tolist()
+        (2, [[0.20000000298023224, 0.0]])
 
     Attributes:
         arrays: examples along the first axis of each leaf, in memory or memory-mapped.

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.errors import InputError
-from aisle.files import disk_errors, replacing
+from aisle.files import disk_errors, json_text, replacing
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Make a folder that of an evaluation, or see that it is the one of the same settings."""
     file = folder / "settings.json"
-    content = json.dumps(settings, indent=1) + "\n"
+    content = json_text(settings, indent=1)
     with disk_errors(folder, "choose another folder"):
         if file.exists():
             _compare(folder, _read(file), json.loads(content))

@@ -106,7 +106,7 @@ class EarlyStopping(Chosen):
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
 
-    def __call__(self, metrics: Look, state: TrainState) -> bool:
+    def __call__(self, metrics: Look, state: TrainState | None) -> bool:
         """Say whether to end."""
         del state
         return metrics.is_last_phase and metrics.num_since_best >= self.patience

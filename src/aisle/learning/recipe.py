@@ -28,7 +28,7 @@ class Phase(Chosen):
 
     method: Method
     optimizer: Any = Muon()
-    share: float = 1.0
+    share: float | int = 1.0
 
     def __post_init__(self) -> None:
         check_method(self.method)

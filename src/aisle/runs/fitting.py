@@ -95,8 +95,8 @@ def fit(
         return run(plan.fitted_to(len(split)), model, proposal, split, show_progress=show_progress)
     content = {"fit": _described(plan), "data": {"digest": split.digest()}}
     if resume:
-        stored = folder.read_config(place.path)
-        _check_same(place.path, stored, content)
+        stored = folder.read_config(place.folder)
+        _check_same(place.folder, stored, content)
         plan = dataclasses.replace(plan, ends=tuple(stored["ends"]))
     plan = plan.fitted_to(len(split))
     return run(
@@ -153,8 +153,8 @@ def _report_how_to_resume(place: RunFolder | None, content: Mapping[str, Any] | 
     if place is None or not processes.is_first():
         return
     is_of_command = "train" in (content or {})
-    how = f"aisle train --resume {place.path}" if is_of_command else "aisle.fit(..., resume=True)"
-    report(f"{place.path} is resumed by {how}")
+    how = f"aisle train --resume {place.folder}" if is_of_command else "aisle.fit(..., resume=True)"
+    report(f"{place.folder} is resumed by {how}")
 
 
 def _described(plan: Plan) -> dict[str, Any]:

@@ -30,17 +30,21 @@ class RunFolder(Chosen):
         tensorboard: whether to write the metrics for TensorBoard too.
     """
 
-    path: Path
-    checkpoint_minutes: float = 5.0
+    path: str | Path
+    checkpoint_minutes: float | int = 5.0
     keep_checkpoints: int = 3
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
         check_real("checkpoint_minutes", self.checkpoint_minutes)
         is_kept = 0 <= self.checkpoint_minutes < float("inf")
         check(is_kept, "checkpoint_minutes", self.checkpoint_minutes, "finite, 0 or more")
         check_count("keep_checkpoints", self.keep_checkpoints)
+
+    @property
+    def folder(self) -> Path:
+        """The folder as a path."""
+        return Path(self.path)
 
 
 class FolderRecorder(Recorder):
@@ -56,8 +60,8 @@ class FolderRecorder(Recorder):
     def __enter__(self) -> "FolderRecorder":
         """Make the folder of a new run, and keep other processes from training it."""
         if not self._resume:
-            folder.create(self._place.path, self._config)
-        self._stack.enter_context(folder.held(self._place.path))
+            folder.create(self._place.folder, self._config)
+        self._stack.enter_context(folder.held(self._place.folder))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,12 +70,12 @@ class FolderRecorder(Recorder):
 
     def restore(self, like: Callable[[int], Snapshot]) -> Snapshot | None:
         """Return the newest checkpoint that is whole."""
-        found = checkpoints.restore(self._place.path, like, report=report)
+        found = checkpoints.restore(self._place.folder, like, report=report)
         return None if found is None else found[1]
 
     def begin(self, update: int) -> float:
         """Drop the metrics of later updates, which are made again."""
-        path = self._place.path
+        path = self._place.folder
         if self._resume:
             folder.update_config(path, {**folder.read_config(path), **self._config})
         writer = folder.MetricsWriter(path, resume_at=update, tensorboard=self._place.tensorboard)
@@ -86,7 +90,7 @@ class FolderRecorder(Recorder):
     def save(self, snapshot: Snapshot) -> None:
         """Write a checkpoint."""
         update = int(snapshot.state.update)
-        checkpoints.save(self._place.path, update, snapshot, keep=self._place.keep_checkpoints)
+        checkpoints.save(self._place.folder, update, snapshot, keep=self._place.keep_checkpoints)
         self._saved_at = time.perf_counter()
 
     def is_due(self) -> bool:
