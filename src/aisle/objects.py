@@ -10,6 +10,13 @@ import numpy as np
 class Chosen:
     """Base of frozen dataclasses whose repr is Python, given `import aisle`."""
 
+    def take_numbers(self) -> None:
+        """Turn NumPy's numbers into Python's own, which are constants of compiled programs."""
+        for option in dataclasses.fields(self):  # pyright: ignore
+            value = getattr(self, option.name)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, option.name, value.item())
+
     def __repr__(self) -> str:
         fields = [f for f in dataclasses.fields(self) if f.repr]  # pyright: ignore
         inside = ", ".join(f"{f.name}={typed(getattr(self, f.name))}" for f in fields)

@@ -26,7 +26,7 @@ def normalised_weights(log_weights: Float[Array, " samples"]) -> Float[Array, " 
     """Return the weights divided by their sum.
 
     Example:
-        >>> aisle.normalised_weights(jnp.log(jnp.array([1.0, 3.0]))).round(3).tolist()
+        >>> [round(float(w), 3) for w in aisle.normalised_weights(jnp.log(jnp.array([1.0, 3.0])))]
         [0.25, 0.75]
     """
     highest = jnp.max(log_weights)

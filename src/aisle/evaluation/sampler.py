@@ -31,6 +31,7 @@ class Sampler(Chosen):
     memory_mb: int = 512
 
     def __post_init__(self) -> None:
+        self.take_numbers()
         check_count("num_chains", self.num_chains)
         check_count("num_temperatures", self.num_temperatures, 2)
         check_count("refit", self.refit, 0)
@@ -61,6 +62,7 @@ class ImportanceSampler(Chosen):
     num_samples: int = 5
 
     def __post_init__(self) -> None:
+        self.take_numbers()
         check_count("num_samples", self.num_samples)
 
 
@@ -85,6 +87,7 @@ class Certificate(Chosen):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        self.take_numbers()
         check_count("num_examples", self.num_examples, 0)
         for name in ("tolerance", "max_seconds"):
             if getattr(self, name) is not None:

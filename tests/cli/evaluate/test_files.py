@@ -185,7 +185,9 @@ def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(
 
 
 def test_the_file_says_what_was_evaluated(evaluated):
-    assert read_result(evaluated)["settings"]["about"] == {
+    about = read_result(evaluated)["settings"]["about"]
+    assert about.pop("sampler")["num_chains"] == NUM_CHAINS
+    assert about == {
         "update": 3,
         "split": "test",
         "num_examples": NUM_EXAMPLES,
