@@ -1,6 +1,6 @@
 import numpy as np
 
-from aisle.statistics import double_sampled, summarise
+from aisle.statistics import Mean, double_sampled, is_ahead, summarise
 
 
 def test_summarise():
@@ -47,3 +47,13 @@ def test_double_sampling_of_little_has_no_error_to_show():
     assert np.isnan(alone.standard_error)
     impossible = double_sampled(np.array([2.0, -np.inf]), np.arange(2), np.array([0.0, -np.inf]))
     assert np.isnan(impossible.standard_error)
+
+
+def test_a_lead_must_exceed_the_gap_by_two_errors():
+    gap = Mean(0.2, 0.04, 9)
+    assert is_ahead(Mean(0.31, 0.03, 9), gap)
+    assert not is_ahead(Mean(0.29, 0.03, 9), gap)
+    # A gap below zero is luck, and no lead of its own.
+    assert not is_ahead(Mean(0.09, 0.03, 9), Mean(-0.2, 0.04, 9))
+    assert not is_ahead(Mean(9.0, 0.03, 9), None)
+    assert not is_ahead(Mean(9.0, float("nan"), 9), gap)

@@ -5,6 +5,8 @@ double precision and rounded once, with both ends exact: a weight is right for w
 used, so long as its increments and its kernels use the same ones.
 """
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -85,7 +87,7 @@ def adapted(
     return inside.at[0].set(0).at[-1].set(1)
 
 
-def explicit(betas: ArrayLike) -> Betas:
+def explicit(betas: ArrayLike | Sequence[float]) -> Betas:
     """Check a list of inverse temperatures, and return it as an array."""
     values = np.asarray(betas, np.float64)
     if values.ndim != 1 or len(values) < 2:

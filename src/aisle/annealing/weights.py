@@ -16,8 +16,8 @@ def log_mean_exp(log_weights: Float[Array, " samples"]) -> Scalar:
     """Return log of the mean weight: the estimate of log p(x).
 
     Example:
-        >>> round(float(aisle.log_mean_exp(jnp.log(jnp.array([1.0, 3.0])))), 3)
-        0.693
+        >>> float(aisle.log_mean_exp(jnp.array([-3.0, -3.0])))
+        -3.0
     """
     return jax.nn.logsumexp(log_weights) - jnp.log(len(log_weights))
 

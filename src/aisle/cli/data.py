@@ -22,10 +22,10 @@ class ListData:
         from aisle.data import describe
 
         table = Table("name", "train", "test", "shape", "licence", "what it is", "where")
-        for row in describe(self.data_dir):
+        for row, found in describe(self.data_dir):
             shape = "x".join(map(str, row.shape))
             counts = (f"{row.num_train:,}", f"{row.num_test:,}")
-            table.add_row(row.name, *counts, shape, row.licence, row.description, row.found)
+            table.add_row(row.name, *counts, shape, row.licence, row.description, found)
         console = table_console()
         console.print(table)
         console.print("Or give the path of your own .npy or .npz file wherever a name is taken.")

@@ -1,6 +1,6 @@
 """Data sets: named ones that are fetched and checked, and users' own arrays of any size."""
 
-from aisle.data.datasets import Description, describe, load
+from aisle.data.datasets import describe, load
 from aisle.data.download import fetch
 from aisle.data.places import data_directory
 from aisle.data.split import Dataset, Split, spread
@@ -9,7 +9,6 @@ from aisle.data.view import View
 
 __all__ = [
     "Dataset",
-    "Description",
     "Split",
     "View",
     "as_split",

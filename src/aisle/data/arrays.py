@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from aisle.data.readers import DAMAGE, held_out_rows
+from aisle.data.readers import DAMAGE, TEST_SEED
 from aisle.data.split import Split
 from aisle.data.view import View
 from aisle.errors import InputError
@@ -46,10 +46,9 @@ def read_user_file(path: Path, view: View) -> Parts:
     return readers[path.suffix.lower()](path, view)
 
 
-def hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
+def _hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
     """Split the rows of an array into nine tenths and one tenth, without copying it."""
-    train, test = held_out_rows(len(array), max(1, len(array) // 10))
-    return Split(array, train, view), Split(array, test, view)
+    return Split(array, None, view).without(max(1, len(array) // 10), TEST_SEED)
 
 
 def _read_npy(path: Path, view: View) -> Parts:
@@ -64,7 +63,7 @@ def _read_npy(path: Path, view: View) -> Parts:
             "follow; save it again"
         )
     with _explained(path):
-        train, test = hold_out(np.lib.format.open_memmap(path, mode="r"), view)
+        train, test = _hold_out(np.lib.format.open_memmap(path, mode="r"), view)
     return Parts(train, None, test)
 
 
@@ -86,7 +85,7 @@ def _read_npz(path: Path, view: View) -> Parts:
     _check_alike(found, path)
     array = found.pop(wanted[0])
     valid, test = (Split(found[n], None, view) if n in found else None for n in ("valid", "test"))
-    train, held_out = hold_out(array, view) if test is None else (Split(array, None, view), test)
+    train, held_out = _hold_out(array, view) if test is None else (Split(array, None, view), test)
     return Parts(train, valid, held_out)
 
 

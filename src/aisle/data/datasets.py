@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from aisle.data.arrays import Parts, is_file_name, read_user_file
 from aisle.data.omniglot import read_archives
@@ -20,18 +19,6 @@ READERS: dict[str, Callable[[Path, Form, Source], Arrays]] = {
     "npz": read_npz,
     "archives": read_archives,
 }
-
-
-class Description(NamedTuple):
-    """A named data set, for a list of them; `found` says where it is or how to get it."""
-
-    name: str
-    description: str
-    num_train: int
-    num_test: int
-    shape: tuple[int, ...]
-    licence: str
-    found: str
 
 
 def load(
@@ -91,29 +78,19 @@ def _read_named(source: Source, folder: Path, view: View | None) -> tuple[Parts,
     return Parts(Split(train, None, seen), None, Split(test, None, seen)), _origin(form, folder)
 
 
-def describe(data_dir: str | Path | None = None) -> list[Description]:
-    """List the named data sets."""
-    return [_describe(source, data_directory(data_dir)) for source in SOURCES.values()]
+def describe(data_dir: str | Path | None = None) -> list[tuple[Source, str]]:
+    """List the named data sets, each with where it is or how to get it."""
+    return [(source, _found(source, data_directory(data_dir))) for source in SOURCES.values()]
 
 
-def _describe(source: Source, data_dir: Path) -> Description:
+def _found(source: Source, data_dir: Path) -> str:
     folder = data_dir / source.name
     form = find_form(source, folder)
     if form is None:
-        found = f"not fetched (aisle data fetch {source.name})"
-    elif not form.files:
-        found = "comes with scikit-learn, nothing to fetch"
-    else:
-        found = _origin(form, folder)
-    return Description(
-        source.name,
-        source.description,
-        source.num_train,
-        source.num_test,
-        source.shape,
-        source.licence,
-        found,
-    )
+        return f"not fetched (aisle data fetch {source.name})"
+    if not form.files:
+        return "comes with scikit-learn, nothing to fetch"
+    return _origin(form, folder)
 
 
 def _origin(form: Form, folder: Path) -> str:

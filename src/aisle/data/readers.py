@@ -15,8 +15,12 @@ import numpy as np
 
 from aisle.data.places import damaged, read_verified
 from aisle.data.sources import DataFile, Form, Source
+from aisle.data.split import Split
 
 Arrays = tuple[np.ndarray, np.ndarray]
+
+# Of the rows that are held out for the test where data have no such part.
+TEST_SEED = 2020
 
 # What NumPy and zipfile raise for a file that is cut short or not what its name says.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, LookupError, RuntimeError)
@@ -32,8 +36,8 @@ def read_sklearn(folder: Path, form: Form, source: Source) -> Arrays:  # noqa: A
 
     pixels, _ = load_digits(return_X_y=True)
     images = np.rint(pixels.reshape(-1, *source.shape) * (255 / 16)).astype(np.uint8)
-    train, test = held_out_rows(len(images), source.num_test)
-    return images[train], images[test]
+    train, test = Split(images).without(source.num_test, TEST_SEED)
+    return images[train.rows], images[test.rows]
 
 
 def read_idx(folder: Path, form: Form, source: Source) -> Arrays:
@@ -89,17 +93,6 @@ def checked(array: np.ndarray, count: int, path: Path, source: Source) -> np.nda
         reason = f"it should hold {expected} uint8 but holds {array.shape} {array.dtype}"
         raise damaged(path, source, reason)
     return array
-
-
-def held_out_rows(num_rows: int, num_test: int) -> tuple[np.ndarray, np.ndarray]:
-    """Choose `num_test` of the rows at random, the same ones for the same numbers, for the test.
-
-    Returns the rows to train on and the rows to test on, both in ascending order, so that a pass
-    over a file reads it from front to back.
-    """
-    # Not `default_rng`: NumPy promises that only this older stream will never change.
-    order = np.random.RandomState(2020).permutation(num_rows)
-    return np.sort(order[num_test:]), np.sort(order[:num_test])
 
 
 def _idx_images(folder: Path, file: DataFile, source: Source) -> np.ndarray:

@@ -95,15 +95,18 @@ class Split:
             state.update(f"{len(self)} {rows.dtype} {rows.shape}".encode() + rows.tobytes())
         return state.hexdigest()[:16]
 
-    def without(self, number: int) -> tuple["Split", "Split"]:
-        """Return the split without some examples, and those: the same ones for the same number."""
+    def without(self, number: int, seed: int = 2021) -> tuple["Split", "Split"]:
+        """Return the split without some examples, and those: the same ones for the same number.
+
+        Both are in ascending order, so that a pass over a file reads it from front to back.
+        """
         if not 0 < number < len(self):
             raise InputError(
                 f"{number} of {len(self)} examples cannot be split off: at least 1 must be left, "
                 "and at least 1 taken"
             )
         # Not `default_rng`: NumPy promises that only this older stream will never change.
-        order = np.random.RandomState(2021).permutation(len(self))
+        order = np.random.RandomState(seed).permutation(len(self))
         rest, taken = np.sort(order[number:]), np.sort(order[:number])
         return (
             Split(self.arrays, self.numbers(rest), self.view),

@@ -17,13 +17,7 @@ from aisle.data import Split, as_split, check_support
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation.folders import claim, digest, digest_of_classes
 from aisle.evaluation.results import LogLikelihood, Round, save
-from aisle.evaluation.rounds import (
-    Task,
-    bound_by_importance,
-    refit_start,
-    run_rounds,
-    with_importance,
-)
+from aisle.evaluation.rounds import Task, bound_by_importance, refit_start, run_rounds
 from aisle.evaluation.sampler import Certificate, Sampler
 from aisle.files import alone_in, json_text
 from aisle.models.distributions import PriorProposal
@@ -181,7 +175,8 @@ def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikeliho
     start = refit_start(task) if task.sampler.refit else task
     result = run_rounds(start, deadline, report)
     if task.importance_samples:
-        result = with_importance(result, bound_by_importance(task, deadline, result))
+        bound = bound_by_importance(task, deadline, result)
+        result = dataclasses.replace(result, importance=bound)
     if (folder := task.folder) is not None:
         processes.first_does(lambda: save(result, folder))
     return result

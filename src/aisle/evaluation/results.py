@@ -1,7 +1,6 @@
 """What an evaluation found, and how it is written down."""
 
 import csv
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -219,11 +218,6 @@ def save(result: LogLikelihood, folder: Path) -> None:
         writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
     with writing(folder / "result.json") as part:
         part.write_text(json_text(as_json(result), indent=1))
-
-
-def with_whole_split(result: LogLikelihood, mean: Mean | None) -> LogLikelihood:
-    """Return a result with the mean over all examples of the data."""
-    return dataclasses.replace(result, whole_split=mean)
 
 
 def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:

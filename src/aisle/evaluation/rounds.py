@@ -1,6 +1,5 @@
 """The rounds of an evaluation, each with twice the temperatures: tune, certify, estimate."""
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -331,11 +330,6 @@ def _result(task: Task, done: list[_Complete], is_reached: bool | None) -> LogLi
         is_complete=last.is_whole,
         settings=task.settings(),
     )
-
-
-def with_importance(result: LogLikelihood, found: Importance) -> LogLikelihood:
-    """Return a result with what importance sampling says."""
-    return dataclasses.replace(result, importance=found)
 
 
 def _log_means(log_weights: np.ndarray) -> np.ndarray:

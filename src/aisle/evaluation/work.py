@@ -169,19 +169,9 @@ def _program(
     """Return the compiled program of a job, which may be there already, and the size of a tile."""
     # Of the whole job, however much of it is left: tiles of another size would round differently.
     each = min(job.preferred, -(-len(job.indices) // mesh.size))
-    leaves, structure = jax.tree.flatten(static)
-    shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (arrays, job.xs))
-    xs = tuple(jax.tree.leaves(shapes, is_leaf=lambda a: isinstance(a, tuple) and len(a) == 2))
-    key = (
-        job.function,
-        structure,
-        tuple(leaves),
-        xs,
-        jax.tree.structure(job.xs),
-        mesh,
-        each,
-        memory,
-    )
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, job.xs))
+    leaves, structure = jax.tree.flatten((static, shapes))
+    key = (job.function, structure, tuple(leaves), mesh, each, memory)
     # An object that may change unseen is a constant of one program only.
     if may_change(static) or not _is_hashable(key):
         return _compile(job, arrays, static, mesh, memory, each)

@@ -15,7 +15,7 @@ from aisle.data.arrays import is_file_name
 from aisle.errors import InputError, check
 from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
-from aisle.evaluation.results import save, with_whole_split
+from aisle.evaluation.results import save
 from aisle.evaluation.work import is_late
 from aisle.runs.opening import Run, load_data
 from aisle.runs.options import EvaluateConfig
@@ -68,7 +68,7 @@ def evaluate(
         chosen, sampler, certificate, place, report, config.sampler.importance_samples
     )
     if config.whole_split and len(result.indices) < len(held_out.split):
-        result = with_whole_split(result, _over_all(task, result, place))
+        result = dataclasses.replace(result, whole_split=_over_all(task, result, place))
         processes.first_does(lambda: save(result, place))
     return result, place
 

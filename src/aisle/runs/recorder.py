@@ -19,7 +19,8 @@ class RunFolder(Chosen):
     """Where a run is written, and how often.
 
     Example:
-        >>> aisle.RunFolder("runs/mine", checkpoint_minutes=10).keep_checkpoints
+        >>> from pathlib import Path
+        >>> aisle.RunFolder(Path("runs/mine"), checkpoint_minutes=10).keep_checkpoints
         3
 
     Attributes:
