@@ -7,8 +7,8 @@ import os
 import sys
 
 import numpy as np
+import pooch
 import pytest
-import requests
 
 from aisle.data import fetch, load
 from aisle.data.sources import SOURCES, DataFile, Form
@@ -149,11 +149,12 @@ def test_a_folder_that_cannot_be_made_is_refused(server, tmp_path, refused):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 def test_a_disk_that_takes_no_more_is_refused(server, tmp_path, refused, monkeypatch, number):
-    def fail(self, size):
-        yield b"half"
+    def fail(self, url, output_file, pooch):
+        with open(output_file, "wb") as file:  # noqa: PTH123
+            file.write(b"half")
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(requests.Response, "iter_content", fail)
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", fail)
     with refused(tmp_path / "mnist", os.strerror(number), "choose another folder"):
         fetch("mnist", tmp_path, mirrors=server.at("good", "good"))
     assert names(tmp_path / "mnist") == []

@@ -3,11 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aisle.data.places import checksum, data_directory, find_form, read_verified
 from aisle.data.sources import DataFile, Form, Source, named
 from aisle.errors import InputError
 from aisle.files import disk_errors, locked, remove_leftovers, replacing
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Seconds until a server that does not answer, or falls silent, is given up.
 TIMEOUT = 30.0
@@ -15,7 +19,42 @@ _READ_BYTES = 1 << 16
 
 
 class _MirrorError(Exception):
-    """A mirror, or all of them, did not give a file; the message says why."""
+    """One mirror did not give the file; the message says why."""
+
+
+class _NoMirrorError(InputError):
+    """No mirror gave the file; the message names each with its reason."""
+
+
+class _Bar:
+    """What pooch expects of a progress bar, drawn by rich."""
+
+    def __init__(self, progress: "Progress", name: str):
+        self._progress = progress
+        self._task = progress.add_task(name, total=None)
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, num_bytes: int) -> None:
+        self._total = num_bytes
+        # A server that does not tell the size is reported as 0.
+        self._progress.update(self._task, total=num_bytes or None)
+
+    def update(self, num_bytes: int) -> None:
+        self._progress.advance(self._task, num_bytes)
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.stop_task(self._task)
+
+    def hide(self) -> None:
+        self._progress.update(self._task, visible=False)
 
 
 def fetch(
@@ -37,12 +76,14 @@ def fetch(
         return _paths(found, folder)
     with disk_errors(folder, "make room, or choose another folder with AISLE_DATA or --data-dir"):
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
+        with locked(folder), _progress() as progress:
             remove_leftovers(folder)
-            return _fetch_forms(source, folder, mirrors)
+            return _fetch_forms(source, folder, mirrors, progress)
 
 
-def _fetch_forms(source: Source, folder: Path, mirrors: Sequence[str] | None) -> list[Path]:
+def _fetch_forms(
+    source: Source, folder: Path, mirrors: Sequence[str] | None, progress: "Progress"
+) -> list[Path]:
     """Fetch the first form of a data set that the mirrors have."""
     failures = []
     for form in source.forms:
@@ -51,9 +92,9 @@ def _fetch_forms(source: Source, folder: Path, mirrors: Sequence[str] | None) ->
         try:
             for file in form.files:
                 if not _is_whole(folder / file.name, file, source):
-                    _fetch_file(file, folder, _addresses(file, mirrors))
+                    _fetch_file(file, folder, _addresses(file, mirrors), progress)
             return _paths(form, folder)
-        except _MirrorError as error:
+        except _NoMirrorError as error:
             failures.append(str(error))
     raise InputError(
         f"cannot fetch {source.name}: {'; '.join(failures)}; check the connection, or put the "
@@ -67,36 +108,30 @@ def _addresses(file: DataFile, mirrors: Sequence[str] | None) -> Sequence[str]:
     return [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors]
 
 
-def _fetch_file(file: DataFile, folder: Path, urls: Sequence[str]) -> None:
+def _fetch_file(file: DataFile, folder: Path, urls: Sequence[str], progress: "Progress") -> None:
     reasons = []
     for url in urls:
+        bar = _Bar(progress, file.name)
         try:
             with replacing(folder / file.name) as temporary:
-                _download(url, temporary, file.name)
+                _download(url, temporary, bar)
                 _check_hash(temporary, file)
             return
         except _MirrorError as error:
+            bar.hide()
             reasons.append(f"{url} ({error})")
-    raise _MirrorError(f"no {file.name} from {', '.join(reasons) or 'any mirror'}")
+    raise _NoMirrorError(f"no {file.name} from {', '.join(reasons) or 'any mirror'}")
 
 
-def _download(url: str, path: Path, name: str) -> None:
+def _download(url: str, path: Path, bar: _Bar) -> None:
+    import pooch
     import requests
 
-    from aisle.progress import Progress
-
-    # As they are: bytes that the server zips on the way would not match the size it reports.
+    # As they are: bytes that the server zips on the way would not match the size it tells.
     headers = {"Accept-Encoding": "identity"}
+    options: dict[str, Any] = {"progressbar": bar, "timeout": TIMEOUT, "headers": headers}
     try:
-        with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as answer:
-            answer.raise_for_status()
-            # A server that does not report the size is as good as one of an empty file.
-            size, done = int(answer.headers.get("Content-Length", 0)), 0
-            is_shown = sys.stderr.isatty()
-            with path.open("wb") as file, Progress(size, name, "bytes", is_shown=is_shown) as bar:
-                for block in answer.iter_content(_READ_BYTES):
-                    done += file.write(block)
-                    bar.advance(done, name, f"{done:,}/{size:,} bytes")
+        pooch.HTTPDownloader(chunk_size=_READ_BYTES, **options)(url, str(path), None)
     except requests.RequestException as error:
         raise _MirrorError(_reason(error)) from None
 
@@ -134,3 +169,19 @@ def _is_whole(path: Path, file: DataFile, source: Source) -> bool:
 
 def _paths(form: Form, folder: Path) -> list[Path]:
     return [folder / file.name for file in form.files]
+
+
+def _progress() -> "Progress":
+    """Return a bar with size and time left, on a terminal; elsewhere it shows nothing."""
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )

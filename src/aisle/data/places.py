@@ -15,9 +15,9 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
     chosen = data_dir or os.environ.get("AISLE_DATA")
     if chosen:
         return Path(chosen).expanduser()
-    from platformdirs import user_cache_path
+    import pooch
 
-    return user_cache_path("aisle")
+    return pooch.os_cache("aisle")
 
 
 def find_form(source: Source, folder: Path) -> Form | None:
