@@ -22,9 +22,9 @@ def set_up_jax(joined: DistributedOptions | None = None) -> None:
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", _num_cores())
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        from platformdirs import user_cache_path
+        import pooch
 
-        jax.config.update("jax_compilation_cache_dir", str(user_cache_path("aisle") / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("aisle") / "compiled"))
     if joined is not None:
         _join(joined)
 
