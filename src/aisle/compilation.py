@@ -35,6 +35,35 @@ def jit(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result
     return call
 
 
+_PROGRAMS: dict[Any, Any] = {}
+_MAX_PROGRAMS = 64
+
+
+def remembered(key: Any, make: Callable[[], _Result]) -> _Result:
+    """Return what `make` returns, made once only for keys that are equal.
+
+    A key is any tree without arrays. One that cannot be compared, or that has objects which may
+    change unseen, is made anew each time.
+    """
+    leaves, structure = jax.tree.flatten(key)
+    whole = (structure, *leaves)
+    if may_change(key) or not _is_hashable(whole):
+        return make()
+    if whole not in _PROGRAMS:
+        if len(_PROGRAMS) >= _MAX_PROGRAMS:
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[whole] = make()
+    return _PROGRAMS[whole]
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
+
+
 def may_change(tree: Any) -> bool:
     """Say whether a tree has objects that JAX cannot look into.
 

@@ -1,3 +1,4 @@
+import logging
 import re
 import signal
 
@@ -10,6 +11,7 @@ import pytest
 from jaxtyping import Array
 
 import aisle
+from aisle import compilation
 from aisle.annealing import HMC, Kernel
 from aisle.data import Split, as_split
 from aisle.errors import InputError, TrainingError
@@ -204,6 +206,24 @@ def test_a_method_and_an_optimiser_of_ones_own():
     assert fitted.history[-1]["decoder_gradients"] == 58 * 11 * 2
 
 
+@pytest.mark.parametrize("method", [VAE(), AIS(1, 2, Kernel.paper(transition=HMC(1)))])
+def test_a_second_training_of_the_same_shapes_compiles_nothing(method, caplog, monkeypatch):
+    # What is not trained is an argument of the program, too: another value is heeded.
+    options = QUICK | {"method": method, "optimizer": Adam(0.01), "freeze": lambda m, _: m.bias}
+    other = eqx.tree_at(lambda m: m.bias, START, jnp.ones(3))
+
+    def second():
+        return fit(other, encoder(), DATA + 1, held_out=DATA[4:8], seed=1, **options)
+
+    fit(START, encoder(), DATA, held_out=DATA[:4], **options)
+    with caplog.at_level(logging.WARNING), jax.log_compiles():
+        fitted = second()
+    assert [m for m in caplog.messages if "Finished XLA compilation of" in m] == []
+    np.testing.assert_array_equal(fitted.model.bias, jnp.ones(3))
+    monkeypatch.setattr(compilation, "_PROGRAMS", {})
+    assert_identical(fitted.state, second().state)
+
+
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_callbacks_look_after_each_epoch_and_early_stopping_ends_training(keep):
     """A negative rate makes each look worse than the first one."""
@@ -272,6 +292,7 @@ def raises(number):
 
 
 def test_ctrl_c_returns_what_was_trained(capsys):
+    before = signal.getsignal(signal.SIGINT)
     options = QUICK | {"callbacks": [raises(signal.SIGINT)], "num_epochs": 5}
     fitted = fit(START, encoder(), DATA, **options)
     assert fitted.is_interrupted
@@ -280,7 +301,7 @@ def test_ctrl_c_returns_what_was_trained(capsys):
     assert np.all(np.asarray(fitted.model.weight) != np.asarray(START.weight))
     assert "SIGINT ended training at update 116 of 145" in capsys.readouterr().err
     assert repr(fitted).endswith(", interrupted")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_sigterm_ends_the_program_after_a_checkpoint(tmp_path, capsys):

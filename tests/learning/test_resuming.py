@@ -119,7 +119,7 @@ def test_a_resumed_run_can_be_longer_than_planned_and_is_compiled_once(tmp_path,
         longer = QUICK | {"num_epochs": 4}
         resumed = fit(START, encoder(), DATA, out=tmp_path, resume=True, **longer)
     compiled = [m for m in caplog.messages if "Finished XLA compilation of jit(chunk)" in m]
-    assert len(compiled) == 1
+    assert len(compiled) <= 1
     assert [record["update"] for record in resumed.history] == list(range(59, 117))
     assert read_config(tmp_path)["ends"] == [116]
     assert_identical(resumed.state, fit(START, encoder(), DATA, **longer).state)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle.compilation import remembered
 from aisle.data import Split, as_split, check_support, remarks
 from aisle.errors import InputError, check_count, check_seed
 from aisle.learning.batches import Feeder
@@ -234,10 +235,12 @@ def _stage(
 ) -> Stage:
     method = _suited(phase.method, proposal, split.example)
     optimizer = as_optimizer(phase.optimizer)
+    length = (end - start, per_epoch)
     step = Step(
         static,
         method,
-        optimizer.build(end - start, per_epoch),
+        # The same object for another training of this length, which finds its compiled program.
+        remembered((optimizer, length), lambda: optimizer.build(*length)),
         split.view,
         plan.recipe.average,
         optimizer.is_shared_out,

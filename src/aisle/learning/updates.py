@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int, PyTree
 
-from aisle.compilation import compiler_options
+from aisle import processes
+from aisle.compilation import compiler_options, remembered
 from aisle.data import View
 from aisle.learning.methods import Losses, Method, Metrics
 from aisle.types import PRNGKey, Scalar
@@ -114,30 +115,47 @@ def enter(state: TrainState, step: Step) -> TrainState:
 def make_chunk(
     step: Step, mesh: jax.sharding.Mesh, batch_size: int
 ) -> Callable[[TrainState, PRNGKey, Batches, Int[Array, ""]], tuple[TrainState, UpdateLog]]:
-    """Compile `(state, key, batches, num_updates) -> (state, log)`.
+    """Return `(state, key, batches, num_updates) -> (state, log)`, compiled.
 
     The number of updates is a value, at most the batches given, so that one compilation serves
     chunks of any length; `log` has one entry for each batch given, of which the first
-    `num_updates` are filled.
+    `num_updates` are filled. Another training by an equal step finds the compiled program.
     """
-    num_tiles = _num_tiles(batch_size // mesh.size, step.method)
+    constants, static = eqx.partition(step.static, eqx.is_array)
+    bare = step._replace(static=static)
+    program = remembered((bare, mesh, batch_size), lambda: _compile(bare, mesh, batch_size))
+    return partial(program, processes.place(constants, jax.NamedSharding(mesh, jax.P())))
+
+
+def _compile(
+    bare: Step, mesh: jax.sharding.Mesh, batch_size: int
+) -> Callable[..., tuple[TrainState, UpdateLog]]:
+    """Compile a chunk of a step whose arrays, where some are not trained, are given at each call."""
+    num_tiles = _num_tiles(batch_size // mesh.size, bare.method)
 
     def update(
-        state: TrainState, key: PRNGKey, batches: Batches, i: Array
+        step: Step, state: TrainState, key: PRNGKey, batches: Batches, i: Array
     ) -> tuple[TrainState, UpdateLog]:
         rows = jax.tree.map(lambda a: a[batches.positions[i]], batches.examples)
         grads, losses, metrics = _gradients(step, state, key, rows, batches.indices[i], num_tiles)
         return _apply(step, state, grads, losses, metrics)
 
     def chunk(
-        state: TrainState, key: PRNGKey, batches: Batches, num_updates: Int[Array, ""]
+        constants: PyTree,
+        state: TrainState,
+        key: PRNGKey,
+        batches: Batches,
+        num_updates: Int[Array, ""],
     ) -> tuple[TrainState, UpdateLog]:
+        step = bare._replace(static=eqx.combine(constants, bare.static))
+
         def one(i: Array, carry: tuple[TrainState, UpdateLog]) -> tuple[TrainState, UpdateLog]:
             state, logs = carry
-            state, log = update(state, key, batches, i)
+            state, log = update(step, state, key, batches, i)
             return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), logs, log)
 
-        log = jax.eval_shape(update, state, key, batches, jnp.zeros((), jnp.int32))[1]
+        first = jnp.zeros((), jnp.int32)
+        log = jax.eval_shape(partial(update, step), state, key, batches, first)[1]
         length = len(batches.positions)
         empty = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), log)
         return jax.lax.fori_loop(0, num_updates, one, (state, empty))
@@ -147,11 +165,11 @@ def make_chunk(
     sharded = jax.shard_map(
         chunk,
         mesh=mesh,
-        in_specs=(everywhere, everywhere, places, everywhere),
+        in_specs=(everywhere, everywhere, everywhere, places, everywhere),
         out_specs=everywhere,
         check_vma=False,
     )
-    return jax.jit(sharded, donate_argnums=0, compiler_options=compiler_options())
+    return jax.jit(sharded, donate_argnums=1, compiler_options=compiler_options())
 
 
 def _gradients(
