@@ -8,7 +8,7 @@ from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
-from aisle.errors import InputError, Interrupted, check_count
+from aisle.errors import InputError, check_count
 from aisle.runs.options import (
     EvaluateConfig,
     MethodOptions,
@@ -119,7 +119,7 @@ class Demo:
         if not is_begun or checkpoints.latest(folder) is None or not _is_done(folder):
             begin = training.resume if is_begun else lambda path: training.train(config, path)
             if begin(folder).is_interrupted:
-                raise Interrupted(2, "the same command resumes the demo")
+                raise KeyboardInterrupt("the same command resumes the demo")
         run = open_run(folder)
         sampler = SamplerOptions(num_chains=8, num_temperatures=200, seed=self.seed)
         return run, evaluate(run, EvaluateConfig(sampler=sampler))[0]

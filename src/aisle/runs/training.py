@@ -117,10 +117,10 @@ def _train(
     place = RunFolder(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
-    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     # Before networks are built for them.
-    for split in filter(None, (dataset.train, dataset.valid, dataset.test)):
-        as_split(split, dataset.source)
+    checked = {name: as_split(split, dataset.source) for name, split in dataset.splits.items()}
+    dataset = dataset._replace(**checked)
+    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     networks = first_weights(config, dataset)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")
