@@ -46,6 +46,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all, and tell the user if it cannot be written."""
+    with writing(path) as part:
+        part.write_bytes(content)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process was writing into `folder` with `replacing`."""
     for leftover in folder.glob(".*.partial"):

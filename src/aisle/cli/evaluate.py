@@ -82,7 +82,11 @@ class Evaluate:
             raise KeyboardInterrupt("the same command resumes it") from None
         if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
-        console.print(_table(result, f"{self.run_path}, {config.split} examples"))
+        title = f"{self.run_path}, {config.split} examples"
+        table = Table("", "", title=title, title_justify="left", show_header=False)
+        for row in _rows(result):
+            table.add_row(*row)
+        console.print(table)
         for line in (*_progress(run), *_warnings(result, config.sampler.tolerance)):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
@@ -107,15 +111,6 @@ def _line(round_: "Round") -> str:
     if round_.change is not None:
         words.append(f"change {round_.change:+.3f}")
     return "   ".join([*words, f"{round_.seconds:.0f} s"])
-
-
-def _table(result: "LogLikelihood", title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(justify="left")
-    table.add_column(justify="left")
-    for row in _rows(result):
-        table.add_row(*row)
-    return table
 
 
 def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
@@ -149,7 +144,10 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     size, accepted = result.effective_sample_size, result.acceptance
     return [
         *rows,
-        ("chains, temperatures, leapfrog steps", _size(result)),
+        (
+            "chains, temperatures, leapfrog steps",
+            f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}",
+        ),
         ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
         ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
         ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
@@ -176,7 +174,3 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     if number:
         lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
     return lines
-
-
-def _size(result: "LogLikelihood") -> str:
-    return f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}"

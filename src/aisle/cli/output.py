@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aisle.errors import InputError
-from aisle.files import disk_errors, json_text, writing
+from aisle.files import json_text, write_bytes
 
 if TYPE_CHECKING:
     from aisle.statistics import Mean
@@ -31,15 +31,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a result file, whole or not at all."""
-    with writing(path) as part:
-        part.write_text(text)
-
-
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a result file of plain values; what is not finite becomes null."""
-    write_text(path, json_text(content))
+    write_bytes(path, json_text(content).encode())
 
 
 Columns = Mapping[str, Literal["left", "right"]]
@@ -60,12 +54,6 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
     """Return the same table for a page."""
     sides = ["---" if side == "left" else "---:" for side in columns.values()]
     return "\n".join(f"| {' | '.join(texts)} |" for texts in (list(columns), sides, *rows))
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder for results, before the work."""
-    with disk_errors(path, "choose another --out"):
-        path.mkdir(parents=True, exist_ok=True)
 
 
 def check_writable(path: Path, suffix: str) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -116,11 +115,6 @@ class Report:
         check_writable(self.out, ".html")
         if importlib.util.find_spec("jinja2") is None:
             raise InputError("the report needs Jinja2: pip install 'aisle[report]'")
-
-
-def write_report(run_paths: Sequence[Path], out: Path, *, seed: int = 0) -> None:
-    """Write the page about runs."""
-    Report(tuple(run_paths), out, seed=seed).write()
 
 
 def _evaluate_command(path: Path, evaluation: "Evaluation") -> str | None:
