@@ -12,7 +12,6 @@ from aisle.cli.output import (
     markdown_table,
     screen_table,
     table_console,
-    with_error,
     write_json,
 )
 from aisle.files import disk_errors, write_bytes
@@ -26,7 +25,6 @@ __all__ = [
     "print_lines",
     "screen_table",
     "table_console",
-    "with_error",
     "write_json",
     "write_text",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
+from aisle.cli.output import Columns, screen_table, table_console, write_json
 from aisle.errors import InputError, check_count
 from aisle.runs.options import (
     EvaluateConfig,
@@ -149,9 +149,9 @@ def texts(row: Compared) -> list[str]:
         f"{row.updates:,}",
         f"{row.decoder_gradients:,}",
         f"{row.seconds:.0f}",
-        with_error(row.log_likelihood),
-        with_error(row.gap),
-        "" if better is None else with_error(better),
+        str(row.log_likelihood),
+        str(row.gap),
+        "" if better is None else str(better),
     ]
 
 

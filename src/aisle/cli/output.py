@@ -3,16 +3,13 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from aisle.errors import InputError
 from aisle.files import json_text, write_bytes
-
-if TYPE_CHECKING:
-    from aisle.statistics import Mean
 
 
 def table_console() -> Console:
@@ -68,11 +65,3 @@ def check_writable(path: Path, suffix: str) -> None:
         raise InputError(f"{path} {problem}: give a file in an existing folder")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{path.parent} cannot be written to: give a file in another folder")
-
-
-def with_error(mean: "Mean", digits: int = 2) -> str:
-    """Write a number with its standard error.
-
-    In ASCII: where the output has no other characters, rich would fail, hours into the work.
-    """
-    return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"

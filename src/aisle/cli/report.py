@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import DataDir, ModelName, optional
+from aisle.cli.options import MovedData, optional
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
@@ -46,14 +46,13 @@ class Report:
     seed: int = 0
     """Seed of the draws."""
 
-    model: ModelName = None
+    model: Annotated[str | None, optional(metavar="MODULE:FUNCTION")] = None
     """Function that builds the networks of runs of aisle.fit."""
 
     data: Annotated[str | None, optional(metavar="DATA")] = None
     """Their data."""
 
-    data_dir: DataDir = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Write the page, and print where it is."""

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.files import alone_in, disk_errors, finite, json_text, write_bytes
+from aisle.files import disk_errors, finite, json_text, locked, write_bytes
 from aisle.provenance import provenance
 from aisle.runs.events import EventFile
 from aisle.runs.tensors import FORMAT, check_format
@@ -73,7 +73,7 @@ def update_config(path: Path, config: Mapping[str, object]) -> None:
 
 def held(path: Path) -> AbstractContextManager[None]:
     """Keep other processes from training the same run, for as long as this one does."""
-    return alone_in(path, "is being trained by another process")
+    return locked(path, "is being trained by another process")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -135,8 +135,6 @@ class MetricsWriter(AbstractContextManager["MetricsWriter"]):
 
 def _plain(value: Any) -> Any:
     """Return what JSON can hold of a value, but for numbers that are not finite."""
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
     if not isinstance(value, np.ndarray | np.generic | jax.Array):
         return value
     array = np.asarray(value)
