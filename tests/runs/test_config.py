@@ -104,6 +104,7 @@ def test_a_configuration_of_the_first_edition():
     [
         ("method", {"jitter": 0.1}, "jitter is no longer an option"),
         ("model", {"proposal": "flow"}, "encoders other than diagonal ones"),
+        ("model", {"num_hidden": "8"}, "num_hidden is '8'"),
         ("run", {"colour": 1}, "colour"),
     ],
 )

@@ -78,12 +78,10 @@ class Report:
         from aisle.runs.opening import load_data
 
         found = read_run(path)
-        if "fit" in found.config and self.model is None:
-            return found
         is_own = "fit" in found.config
-        run, dataset = opened(
-            path, *((self.model, self.data) if is_own else (None, None)), self.data_dir
-        )
+        if is_own and self.model is None:
+            return found
+        run, dataset = opened(path, self.model if is_own else None, self.data, self.data_dir)
         examples, problem, lines = None, "", ()
         try:
             test = (dataset or load_data(run, self.data_dir)).test

@@ -50,6 +50,7 @@ def config_of(values: Mapping[str, Any], file_format: int) -> TrainConfig:
         values = _of_first_edition(values)
     groups = {}
     for name, kind in GROUPS.items():
+        _check_types(kind, values[name])
         group = {k: Path(v) if k in _PATHS and v else v for k, v in values[name].items()}
         groups[name] = kind(**group)
     return TrainConfig(**{**values, **groups})
@@ -73,6 +74,17 @@ def _of_first_edition(values: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer": {"optimizer": "adam", "lr_schedule": "iwae-study", **values["optimizer"]},
         "run": {**values["run"], "keep": "last"},
     }
+
+
+def _check_types(group: type, values: Mapping[str, Any]) -> None:
+    """Complain about a value of another type than the default's: the file was edited by hand."""
+    for option in dataclasses.fields(group):
+        value = values.get(option.name)
+        if value is None or option.default is None:
+            continue
+        kinds = (int, float) if isinstance(option.default, float) else type(option.default)
+        if not isinstance(value, kinds):
+            raise TypeError(f"{option.name} is {value!r}")
 
 
 def absolute(config: TrainConfig) -> TrainConfig:

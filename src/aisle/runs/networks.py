@@ -36,6 +36,11 @@ def build_named(options: ModelOptions, mean: np.ndarray, seed: int) -> Weights:
             f"is {options.model!r}: choose from {', '.join(_MODELS)}, or give MODULE:FUNCTION",
             argument="model",
         )
+    if options.likelihood not in _LIKELIHOODS:
+        raise InputError(
+            f"is {options.likelihood!r}: choose from {', '.join(_LIKELIHOODS)}",
+            argument="likelihood",
+        )
 
     # One compilation instead of one for each array, which would take seconds.
     @eqx.filter_jit

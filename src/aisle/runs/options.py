@@ -401,6 +401,8 @@ def kernel_of(options: MethodOptions | SamplerOptions, *, is_long: bool) -> "Ker
     """Return the named kernel with what is given otherwise."""
     from aisle.annealing import HMC, Kernel, schedules
 
+    if options.kernel not in ("tuned", "paper"):
+        raise InputError(f"is {options.kernel!r}: choose from tuned, paper", argument="kernel")
     usual = getattr(Kernel, options.kernel)(is_long=is_long)
     hmc = usual.transition
     assert isinstance(hmc, HMC)
