@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.main import Command, Program, main as run_program
-from aisle.cli.options import RunPath, optional
+from aisle.cli.options import MovedData, RunPath, optional
 from aisle.errors import InputError
 
 _DESCRIPTION = (
@@ -174,7 +174,6 @@ class Kernels:
     """
 
     run_path: Positional[RunPath]
-    """Folder of a training run."""
 
     out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default kernels in the run's folder."""
@@ -197,8 +196,7 @@ class Kernels:
     seed: int = 0
     """Seed of all draws."""
 
-    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Compare, print the table and write the files."""
@@ -233,7 +231,6 @@ class Gradients:
     """
 
     run_path: Positional[RunPath]
-    """Folder of a training run."""
 
     out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default gradients in the run's folder."""
@@ -257,8 +254,7 @@ class Gradients:
     seed: int = 0
     """Seed of all draws."""
 
-    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Measure, print the table and write the files."""

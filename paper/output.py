@@ -3,19 +3,18 @@
 import csv
 import io
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from aisle.cli.output import (
     Columns,
     check_writable,
-    make_folder,
     markdown_table,
     screen_table,
     table_console,
-    with_error,
     write_json,
-    write_text,
 )
+from aisle.files import disk_errors, write_bytes
 
 __all__ = [
     "Columns",
@@ -26,7 +25,6 @@ __all__ = [
     "print_lines",
     "screen_table",
     "table_console",
-    "with_error",
     "write_json",
     "write_text",
 ]
@@ -37,6 +35,17 @@ def print_lines(lines: Iterable[object]) -> None:
     console = table_console()
     for line in lines:
         console.print(str(line), soft_wrap=True, highlight=False)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, before the work."""
+    with disk_errors(path, "choose another --out"):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a result file, whole or not at all."""
+    write_bytes(path, text.encode())
 
 
 def csv_text(records: list[dict[str, Any]]) -> str:

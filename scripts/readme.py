@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from aisle.cli.demo import COLUMNS, TITLE, Compared, texts
-from aisle.cli.output import Columns, markdown_table, screen_table, with_error
+from aisle.cli.output import Columns, markdown_table, screen_table
 from paper.tables.cells import CellResult, from_plain
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def _table() -> str:
     certified = [result.gap for result in results.values() if result.gap.mean <= _LARGEST_GAP]
     others = f", but for ‡, where it is more than {_LARGEST_GAP}: log p(x) may be higher there"
     about = (
-        f"The largest gap is {with_error(max(certified))}"
+        f"The largest gap is {max(certified)}"
         f"{others if len(certified) < len(results) else ''}. * fewer updates than the others "
         "made. † starts from the same method with the next smaller K, or, if longer, with the same "
         "K, and makes some updates more."
@@ -78,7 +78,7 @@ def _texts(results: dict[str, CellResult], data: str, name: str) -> tuple[str, s
     if "fewer" in result.note:
         mark += "*" if result.start is None or result.start.endswith("start") else "†"
     paper = "" if result.paper is None else f"{result.paper:.2f}"
-    return with_error(result.log_likelihood) + mark, paper
+    return str(result.log_likelihood) + mark, paper
 
 
 def write() -> None:

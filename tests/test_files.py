@@ -69,15 +69,16 @@ def test_a_second_one_waits_for_the_lock(tmp_path):
 
 def test_without_patience_a_lock_that_is_taken_is_an_error(tmp_path):
     pytest.importorskip("fcntl")
-    with locked(tmp_path), pytest.raises(BlockingIOError), locked(tmp_path, is_patient=False):
+    words = f"{tmp_path} is in use: wait for it, or stop it first"
+    with locked(tmp_path), pytest.raises(InputError, match=words), locked(tmp_path, "is in use"):
         pass
-    with locked(tmp_path, is_patient=False):
+    with locked(tmp_path, "is in use"):
         pass
 
 
 def test_a_system_without_locks_does_not_wait(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with locked(tmp_path), locked(tmp_path), locked(tmp_path, is_patient=False):
+    with locked(tmp_path), locked(tmp_path), locked(tmp_path, "is in use"):
         pass
 
 

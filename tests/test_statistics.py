@@ -3,6 +3,12 @@ import numpy as np
 from aisle.statistics import Mean, double_sampled, is_ahead, summarise
 
 
+def test_a_mean_prints_with_its_error_by_as_many_digits_as_asked():
+    mean = Mean(-1.0, 0.0625, 9)
+    assert str(mean) == f"{mean}" == "-1.00 +- 0.06"
+    assert f"{mean:.3f}" == "-1.000 +- 0.062"
+
+
 def test_summarise():
     mean, error, number = summarise(np.array([1.0, 2.0, 3.0, 6.0]))
     assert (mean, number) == (3.0, 4)

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from signal import SIGINT
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aisle.data import Split
-from aisle.errors import InputError, Interrupted
+from aisle.errors import InputError
 from aisle.runs import commands, evaluating, training, weights
 from aisle.runs.config import NOT_A_CONFIG, config_of
 from aisle.runs.fitting import run as train_by
@@ -108,7 +107,7 @@ def train(plan: Training, folder: Path, start: Path | None) -> TrainedRun:
         _check_folder(folder, plan, start)
         fitted = training.resume(folder)
     if fitted.is_interrupted:
-        raise Interrupted(SIGINT, f"in {folder.name}; the same command resumes")
+        raise KeyboardInterrupt(f"in {folder.name}; the same command resumes")
     last = last_metrics(folder)
     return TrainedRun(
         folder,
@@ -161,7 +160,7 @@ def time_updates(plan: Training) -> Timing:
         )
         fitted = train_by(short.fitted_to(len(few)), *networks, few, show_progress=False)
         if fitted.is_interrupted:
-            raise Interrupted(SIGINT)
+            raise KeyboardInterrupt
         first, last = (fitted.history[i] for i in (_TIMED_UPDATES - 1, 2 * _TIMED_UPDATES - 1))
         share = int(number) / _TIMED_UPDATES
         seconds += share * (last["seconds"] - first["seconds"])

@@ -14,7 +14,6 @@ from paper.output import (
     print_lines,
     screen_table,
     table_console,
-    with_error,
     write_json,
     write_text,
 )
@@ -43,9 +42,9 @@ def _certificate(truth: LogLikelihood) -> list[str]:
     assert truth.bdmc is not None
     gap = truth.bdmc.gap
     lines = [
-        f"log p(x) >= {with_error(truth.estimate, 3)} by {truth.num_chains} chains of "
+        f"log p(x) >= {truth.estimate:.3f} by {truth.num_chains} chains of "
         f"{truth.num_temperatures:,} temperatures; gap of bidirectional Monte Carlo "
-        f"{with_error(gap, 3)}"
+        f"{gap:.3f}"
     ]
     if not gap.mean < _LARGEST_GAP:
         lines.append(
@@ -59,7 +58,7 @@ def _line(result: KernelResult) -> str:
     words = [
         f"{result.variant}, {result.steps}:",
         f"T={result.num_temperatures} L={result.preset.num_leapfrog}, {result.gradients} gradients",
-        f"gap {with_error(result.gap, 3)}",
+        f"gap {result.gap:.3f}",
         f"acceptance {result.acceptance:.2f}",
         f"{result.seconds:.0f} s",
     ]
@@ -71,7 +70,7 @@ def _texts(results: list[KernelResult]) -> tuple[Columns, list[list[str]]]:
     numbers = dict.fromkeys(result.steps for result in results)
     gaps: dict[str, list[str]] = {}
     for result in results:
-        gaps.setdefault(result.variant, []).append(with_error(result.gap, 3))
+        gaps.setdefault(result.variant, []).append(f"{result.gap:.3f}")
     columns: Columns = {"kernel": "left", **{f"{number:,}": "right" for number in numbers}}
     return columns, [[name, *texts] for name, texts in gaps.items()]
 
@@ -85,7 +84,7 @@ def _headlines(results: list[KernelResult]) -> list[str]:
     ]
     less = [
         f"tuned at {found.tuned_steps:,} against paper at {found.paper_steps:,}: "
-        f"its gap is smaller by {with_error(found.difference, 3)}"
+        f"its gap is smaller by {found.difference:.3f}"
         for found in savings(results)
     ]
     return same + less

@@ -17,7 +17,6 @@ from paper.output import (
     print_lines,
     screen_table,
     table_console,
-    with_error,
     write_json,
     write_text,
 )
@@ -174,8 +173,8 @@ def _texts(result: CellResult) -> list[str]:
         f"{result.updates:,}",
         f"{result.decoder_gradients:,}",
         f"{result.seconds:.0f}",
-        with_error(result.log_likelihood),
-        with_error(result.gap),
+        str(result.log_likelihood),
+        str(result.gap),
         "" if result.elbo is None else f"{result.elbo.mean:.1f}",
         "" if result.short is None else f"{result.short.mean:.1f}",
         "" if result.active_units is None else str(result.active_units),
@@ -190,7 +189,7 @@ def _claim_lines(table: TableRecord) -> list[list[str]]:
     return [
         [
             verdict.claim,
-            "" if verdict.gain is None else with_error(verdict.gain),
+            "" if verdict.gain is None else str(verdict.gain),
             verdict.verdict,
         ]
         for verdict in table.verdicts.values()

@@ -10,7 +10,7 @@ from rich.table import Table
 from aisle.errors import InputError, check_seed
 from aisle.files import remove_leftovers
 from paper.core import runs
-from paper.output import Columns, make_folder, screen_table, table_console, with_error
+from paper.output import Columns, make_folder, screen_table, table_console
 from paper.tables import cells, files
 from paper.tables.cells import Cell, FinishedCell
 from paper.tables.contents import TableSpec, make_table
@@ -104,7 +104,7 @@ def _one_by_one(chosen: list[Cell], out: Path) -> Iterator[Cell]:
             cells.train_cell(cell, out)
         else:
             done = cells.run_cell(cell, out)
-            console.print(f"log p(x) >= {with_error(done.result.log_likelihood)}")
+            console.print(f"log p(x) >= {done.result.log_likelihood}")
         yield cell
         # The next cell has programs of its own: those of dozens of cells are too many to keep.
         jax.clear_caches()

@@ -24,17 +24,6 @@ class TrainingError(RuntimeError):
     """
 
 
-class Interrupted(KeyboardInterrupt):
-    """A signal ended the work early, in order.
-
-    The command line prints the words and exits with the signal's code.
-    """
-
-    def __init__(self, signal_number: int, *words: str) -> None:
-        super().__init__(*words)
-        self.signal_number = signal_number
-
-
 def check(is_kept: bool, argument: str, value: object, rule: str) -> None:
     """Refuse a value that breaks its rule. A comparison with NaN is False, so NaN is refused."""
     if not is_kept:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all, and tell the user if it cannot be written."""
+    with writing(path) as part:
+        part.write_bytes(content)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process was writing into `folder` with `replacing`."""
     for leftover in folder.glob(".*.partial"):
@@ -53,11 +59,11 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, is_patient: bool = True) -> Iterator[None]:
-    """Wait until no other process is in a block like this one for the same folder.
+def locked(folder: Path, otherwise: str | None = None) -> Iterator[None]:
+    """Keep other processes out of blocks like this one for the same folder.
 
-    Without patience, raise BlockingIOError instead of waiting. Where the system or the file system
-    has no such locks, it does neither.
+    Wait for one that is in there; or, given words for what it does, refuse to. Where the system or
+    the file system has no such locks, do neither.
     """
     try:
         import fcntl
@@ -65,30 +71,19 @@ def locked(folder: Path, *, is_patient: bool = True) -> Iterator[None]:
         yield
         return
     # The lock is on the folder itself, so it leaves no file, and it ends with the process.
-    handle = os.open(folder, os.O_RDONLY)
+    with disk_errors(folder):
+        handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
         except BlockingIOError:
-            raise
+            raise InputError(f"{folder} {otherwise}: wait for it, or stop it first") from None
         except OSError:
             # This file system has none.
             pass
         yield
     finally:
         os.close(handle)
-
-
-@contextmanager
-def alone_in(folder: Path, otherwise: str) -> Iterator[None]:
-    """Keep other processes out of blocks like this one for the same folder, or say why not."""
-    with ExitStack() as stack:
-        with disk_errors(folder):
-            try:
-                stack.enter_context(locked(folder, is_patient=False))
-            except BlockingIOError:
-                raise InputError(f"{folder} {otherwise}: wait for it, or stop it first") from None
-        yield
 
 
 def json_text(content: Mapping[str, object], indent: int = 2) -> str:

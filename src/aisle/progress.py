@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 
 from rich import progress
 from rich.console import Console
@@ -45,12 +44,7 @@ class Progress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def advance(self, done: int, text: str, note: str = "") -> None:

@@ -9,14 +9,22 @@ CLEAR = 2.0
 
 
 class Mean(NamedTuple):
-    """A mean over examples with its standard error."""
+    """A mean over examples with its standard error; both are printed with two digits.
+
+    Others are had as of a number: f"{mean:.3f}".
+    """
 
     mean: float
     standard_error: float
     num_examples: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} +- {self.standard_error:.2f}"
+        return f"{self:.2f}"
+
+    def __format__(self, spec: str) -> str:
+        # In ASCII: where the output has no other characters, rich would fail, hours into the work.
+        spec = spec or ".2f"
+        return f"{self.mean:{spec}} +- {self.standard_error:{spec}}"
 
 
 def summarise(values: np.ndarray) -> Mean:

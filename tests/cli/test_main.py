@@ -12,7 +12,6 @@ import pytest
 from aisle.cli.main import COMMANDS
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
-from aisle.errors import Interrupted
 from aisle.evaluation import selfcheck
 from aisle.evaluation.selfcheck import Check
 from commands import assert_mistake, run
@@ -170,12 +169,12 @@ def test_a_signal_in_a_callback_that_drops_exceptions_comes_again(stop):
         time.sleep(60)
 
 
-def test_training_that_a_signal_has_ended_gives_its_exit_code(capsys, monkeypatch):
+def test_training_that_ctrl_c_has_ended_gives_its_exit_code(capsys, monkeypatch):
     def ended(self):
-        raise Interrupted(signal.SIGTERM, "in a cell")
+        raise KeyboardInterrupt("in a cell")
 
     monkeypatch.setattr(Selfcheck, "run", ended)
-    assert run(capsys, "selfcheck") == (143, "", "aisle: interrupted: in a cell\n")
+    assert run(capsys, "selfcheck") == (130, "", "aisle: interrupted: in a cell\n")
 
 
 def test_a_module_that_breaks_for_a_signal_is_no_traceback(capsys, monkeypatch, stop):

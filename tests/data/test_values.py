@@ -56,6 +56,14 @@ def test_the_row_is_that_of_the_file_and_chunks_do_not_shift_it(refused, monkeyp
     as_split(Split(array, np.arange(0, 50, 2)), "bad.npy")
 
 
+def test_what_was_checked_is_not_read_again(monkeypatch):
+    split = as_split(np.ones((3, 2)))
+    monkeypatch.setattr(Split, "chunks", lambda *_: pytest.fail("read again"))
+    assert as_split(split) is split
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        as_split(Split(np.ones((3, 2))))
+
+
 def test_a_pytree_is_checked_in_each_of_its_arrays(refused):
     table = {"age": np.zeros((9, 1)), "name": np.zeros(9, np.int8)}
     as_split(table, "table")

@@ -195,16 +195,6 @@ def test_each_example_stands_above_its_reconstruction(number):
         np.testing.assert_allclose(panel.examples[place + panel.columns], x, atol=1e-2)
 
 
-def test_draws_of_x_have_noise_where_means_have_none():
-    """A model that has E[x|z] still gives draws, of the variance 1 + 1 of latent and noise."""
-    model = Telling()
-    with pytest.raises(AssertionError, match="better to look at"):
-        sample_observations(jax.random.key(0), model, 3, is_mean=False)
-    samples = np.asarray(sample_observations(jax.random.key(1), NOISY, 20_000, is_mean=False))
-    for column in samples.T:
-        assert abs(z_score(column**2, 2)) < 4
-
-
 def test_images_on_the_page_are_ink_on_a_transparent_ground():
     """Three pictures of 2 x 2 in rows of two, with a gap of one pixel: the last place is empty."""
     examples = np.array([[0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]], float)

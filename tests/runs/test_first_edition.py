@@ -26,7 +26,7 @@ def fail(line):
 
 
 def restore(folder, like, *, report, part):
-    return checkpoints.restore_part(folder, [part], like, report=report)
+    return checkpoints.restore(folder, lambda update: like, parts=[part], report=report)
 
 
 def network(*sizes):

@@ -1,11 +1,12 @@
 """Plans of runs by options, known without training; and data that such a run is careful with."""
 
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
 import pytest
 
-from aisle.data import load
+from aisle.data import Split, load
 from aisle.errors import InputError
 from aisle.learning import EarlyStopping
 from aisle.runs.networks import build_named
@@ -154,6 +155,19 @@ def test_grey_values_are_divided_when_asked(tmp_path, begun):
     loop, _ = begun(TrainConfig(data, method=VAE, model=REAL, observations=grey))
     seen = loop.feeder._split.observe(np.arange(5))
     np.testing.assert_allclose(seen, loop.feeder._split.take(np.arange(5)) / np.float32(255))
+
+
+def test_each_part_is_read_once_to_be_checked(monkeypatch, begun):
+    read, chunks = Counter(), Split.chunks
+
+    def counted(split, *size):
+        read[len(split)] += 1
+        return chunks(split, *size)
+
+    monkeypatch.setattr(Split, "chunks", counted)
+    begun(TrainConfig("digits", method=VAE, model=SMALL))
+    # The second time for the mean, which the networks start from.
+    assert read == {1350: 2, 150: 1, 297: 1}
 
 
 @pytest.mark.parametrize("largest", [3, 200])

@@ -13,7 +13,7 @@ from aisle.statistics import Mean, summarise
 from calling import assert_mistake, run
 from commands import contents
 from paper.core import runs
-from paper.output import csv_text, with_error
+from paper.output import csv_text
 from paper.tables import cells, files
 from paper.tables.contents import make_table
 
@@ -252,7 +252,7 @@ def test_the_tables_on_record_are_made_of_the_cells_on_record(capsys, tmp_path, 
         spec[row["cell"]].command for row in made["rows"]
     ]
     texts = (tmp_path / "tables" / f"{name}.md").read_text()
-    assert all(f"| {with_error(Mean(**row['log_likelihood']))} |" in texts for row in lines)
+    assert all(f"| {Mean(**row['log_likelihood'])} |" in texts for row in lines)
     files = {file.stem for file in (RECORD / "cells").glob("*.json")}
     assert files & {row["cell"] for row in lines}
 

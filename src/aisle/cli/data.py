@@ -1,12 +1,13 @@
 """`aisle data list` and `aisle data fetch`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from aisle.cli.options import DataDir
+from aisle.cli.options import optional
 from aisle.cli.output import table_console
 
 
@@ -14,7 +15,7 @@ from aisle.cli.output import table_console
 class ListData:
     """List the named data sets and where they were found."""
 
-    data_dir: DataDir = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the data sets; by default $AISLE_DATA, or else the user's cache."""
 
     def run(self) -> int:
@@ -39,7 +40,7 @@ class FetchData:
     name: Positional[Annotated[str, arg(metavar="NAME")]]
     """Data set to fetch: mnist or omniglot."""
 
-    data_dir: DataDir = None
+    data_dir: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder to keep it in; by default $AISLE_DATA, or else the user's cache."""
 
     def run(self) -> int:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import Columns, screen_table, table_console, with_error, write_json
-from aisle.errors import InputError, Interrupted, check_count
+from aisle.cli.output import Columns, screen_table, table_console, write_json
+from aisle.errors import InputError, check_count
 from aisle.runs.options import (
     EvaluateConfig,
+    MethodName,
     MethodOptions,
     ModelOptions,
     OptimizerOptions,
@@ -34,12 +35,7 @@ COLUMNS: Columns = {
     "gap": "right",
     "better than vae by": "right",
 }
-METHODS = {
-    "vae": MethodOptions("vae"),
-    "dreg": MethodOptions("dreg"),
-    "mh-hmc": MethodOptions("mh-hmc"),
-    "ais": MethodOptions("ais"),
-}
+METHODS: tuple[MethodName, ...] = ("vae", "dreg", "mh-hmc", "ais")
 # Of a digit.
 _SHAPE = (8, 8)
 
@@ -80,7 +76,7 @@ class Demo:
         set_up_jax()
         import jax
 
-        from aisle.cli.report import write_report
+        from aisle.cli.report import Report
         from aisle.provenance import provenance
         from aisle.report.pictures import sample_panel, save_panels
 
@@ -100,46 +96,38 @@ class Demo:
         for name in ("samples.png", "results.json"):
             console.print(str(self.out / name), soft_wrap=True)
         try:
-            folders = [self.out / name for name in METHODS]
-            write_report(folders, self.out / "report.html", seed=self.seed)
+            folders = tuple(self.out / name for name in METHODS)
+            Report(folders, self.out / "report.html", seed=self.seed).write()
             console.print(str(self.out / "report.html"), soft_wrap=True)
         except InputError as error:
             # All else is there: the page needs an extra that not everybody has installed.
             console.print(f"no report.html: {error}", soft_wrap=True)
         return 0
 
-    def _trained(self, name: str) -> tuple["Run", "LogLikelihood"]:
+    def _trained(self, name: MethodName) -> tuple["Run", "LogLikelihood"]:
         """Train and evaluate one method, as far as that is not done."""
-        from aisle.runs import checkpoints, training
+        from aisle.runs import training
         from aisle.runs.evaluating import evaluate
         from aisle.runs.opening import open_run
 
-        folder, config = self.out / name, self._config(name)
-        is_begun = (folder / "config.json").exists()
-        if not is_begun or checkpoints.latest(folder) is None or not _is_done(folder):
-            begin = training.resume if is_begun else lambda path: training.train(config, path)
-            if begin(folder).is_interrupted:
-                raise Interrupted(2, "the same command resumes the demo")
+        folder = self.out / name
+        if (folder / "config.json").exists():
+            fitted = training.resume(folder)
+        else:
+            config = TrainConfig(
+                "digits",
+                self.epochs,
+                method=MethodOptions(name),
+                model=ModelOptions(num_latents=20, num_hidden=100),
+                optimizer=OptimizerOptions(batch_size=100, optimizer="adam", learning_rate=3e-3),
+                run=RunOptions(seed=self.seed, validate_every=10),
+            )
+            fitted = training.train(config, folder)
+        if fitted.is_interrupted:
+            raise KeyboardInterrupt("the same command resumes the demo")
         run = open_run(folder)
         sampler = SamplerOptions(num_chains=8, num_temperatures=200, seed=self.seed)
         return run, evaluate(run, EvaluateConfig(sampler=sampler))[0]
-
-    def _config(self, name: str) -> TrainConfig:
-        return TrainConfig(
-            "digits",
-            self.epochs,
-            method=METHODS[name],
-            model=ModelOptions(num_latents=20, num_hidden=100),
-            optimizer=OptimizerOptions(batch_size=100, optimizer="adam", learning_rate=3e-3),
-            run=RunOptions(seed=self.seed, validate_every=10),
-        )
-
-
-def _is_done(folder: Path) -> bool:
-    from aisle.runs.opening import open_run
-
-    run = open_run(folder)
-    return run.update >= run.num_planned
 
 
 def _compared(name: str, run: "Run", result: "LogLikelihood", vae: "LogLikelihood") -> Compared:
@@ -161,9 +149,9 @@ def texts(row: Compared) -> list[str]:
         f"{row.updates:,}",
         f"{row.decoder_gradients:,}",
         f"{row.seconds:.0f}",
-        with_error(row.log_likelihood),
-        with_error(row.gap),
-        "" if better is None else with_error(better),
+        str(row.log_likelihood),
+        str(row.gap),
+        "" if better is None else str(better),
     ]
 
 

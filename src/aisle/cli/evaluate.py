@@ -16,7 +16,7 @@ from aisle.cli.options import (
     SamplerFlags,
     optional,
 )
-from aisle.cli.output import check_writable, table_console, with_error, write_json
+from aisle.cli.output import check_writable, table_console, write_json
 from aisle.cli.sample import opened
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class Evaluate:
     """
 
     run_path: Positional[RunPath]
-    """Folder of a training run."""
 
     out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the results; by default in the run's folder evaluations, named by the settings."""
@@ -50,7 +49,6 @@ class Evaluate:
     """Also write the result as JSON to this file."""
 
     model: ModelName = None
-    """For a run of aisle.fit: the function that builds its networks, called with --data."""
 
     config: Annotated[OmitArgPrefixes[EvaluateFlags], arg(name="")] = field(
         default_factory=lambda: EvaluateFlags(sampler=SamplerFlags())
@@ -82,7 +80,11 @@ class Evaluate:
             raise KeyboardInterrupt("the same command resumes it") from None
         if self.json is not None and processes.is_first():
             write_json(self.json, as_json(result))
-        console.print(_table(result, f"{self.run_path}, {config.split} examples"))
+        title = f"{self.run_path}, {config.split} examples"
+        table = Table("", "", title=title, title_justify="left", show_header=False)
+        for row in _rows(result):
+            table.add_row(*row)
+        console.print(table)
         for line in (*_progress(run), *_warnings(result, config.sampler.tolerance)):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
@@ -101,55 +103,47 @@ def _progress(run: "Run") -> list[str]:
 
 
 def _line(round_: "Round") -> str:
-    words = [f"T={round_.num_temperatures}", f"log p(x) >= {with_error(round_.estimate)}"]
+    words = [f"T={round_.num_temperatures}", f"log p(x) >= {round_.estimate}"]
     if round_.bdmc is not None:
-        words.append(f"gap {with_error(round_.bdmc.gap, 3)}")
+        words.append(f"gap {round_.bdmc.gap:.3f}")
     if round_.change is not None:
         words.append(f"change {round_.change:+.3f}")
     return "   ".join([*words, f"{round_.seconds:.0f} s"])
 
 
-def _table(result: "LogLikelihood", title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(justify="left")
-    table.add_column(justify="left")
-    for row in _rows(result):
-        table.add_row(*row)
-    return table
-
-
 def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     number = result.estimate.num_examples
-    rows = [
-        ("log p(x), stochastic lower bound", f"{with_error(result.estimate)} nats, {number:,} ex.")
-    ]
+    rows = [("log p(x), stochastic lower bound", f"{result.estimate} nats, {number:,} ex.")]
     bdmc, importance, whole = result.bdmc, result.importance, result.whole_split
     if whole is not None:
-        text = f"{with_error(whole)} nats, {whole.num_examples:,} ex."
+        text = f"{whole} nats, {whole.num_examples:,} ex."
         rows.append(("                       whole split", text))
     if bdmc is not None:
         rows += [
-            ("on simulated examples: lower bound", with_error(bdmc.lower)),
-            ("                       upper bound", with_error(bdmc.upper)),
+            ("on simulated examples: lower bound", str(bdmc.lower)),
+            ("                       upper bound", str(bdmc.upper)),
             (
                 "                       gap",
-                f"{with_error(bdmc.gap, 3)}, worst {bdmc.worst_gap:.3f}",
+                f"{bdmc.gap:.3f}, worst {bdmc.worst_gap:.3f}",
             ),
         ]
     if importance is not None:
         rows += [
             (
                 f"importance-weighted bound, K={importance.num_samples}",
-                with_error(importance.bound),
+                str(importance.bound),
             ),
-            ("annealing above it by", with_error(importance.ais_difference, 3)),
-            ("evidence lower bound", with_error(importance.elbo)),
+            ("annealing above it by", f"{importance.ais_difference:.3f}"),
+            ("evidence lower bound", str(importance.elbo)),
             ("active units", f"{importance.active_units} of {importance.num_latents}"),
         ]
     size, accepted = result.effective_sample_size, result.acceptance
     return [
         *rows,
-        ("chains, temperatures, leapfrog steps", _size(result)),
+        (
+            "chains, temperatures, leapfrog steps",
+            f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}",
+        ),
         ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
         ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
         ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
@@ -176,7 +170,3 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     if number:
         lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
     return lines
-
-
-def _size(result: "LogLikelihood") -> str:
-    return f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}"

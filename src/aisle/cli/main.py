@@ -23,7 +23,7 @@ from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
 from aisle.cli.train import Train
-from aisle.errors import InputError, Interrupted, TrainingError
+from aisle.errors import InputError, TrainingError
 
 _DESCRIPTION = (
     "Train latent-variable models by maximum likelihood with annealed importance sampling, and "
@@ -110,8 +110,6 @@ def _run(arguments: list[str] | None, program: Program) -> NoReturn:
         # A module that is interrupted while it is being loaded may say ImportError.
         if isinstance(error, ImportError) and stop.number is None:
             raise
-        if isinstance(error, Interrupted):
-            stop.number = error.signal_number
         words = error.args if isinstance(error, KeyboardInterrupt) else ()
         sys.stderr.write(f"{program.name}: {': '.join(['interrupted', *map(str, words)])}\n")
         stop.leave(is_own_process=arguments is None)

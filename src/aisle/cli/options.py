@@ -23,9 +23,29 @@ from aisle.runs import options
 # An option whose text says what holds without it.
 optional = partial(arg, help_behavior_hint="")
 
-RunPath = Annotated[Path, arg(metavar="RUN")]
-DataDir = Annotated[Path | None, optional(metavar="DIR")]
-ModelName = Annotated[str | None, optional(metavar="MODULE:FUNCTION")]
+# What several commands take alike.
+RunPath = Annotated[Path, arg(metavar="RUN", help="Folder of a training run.")]
+ModelName = Annotated[
+    str | None,
+    optional(
+        metavar="MODULE:FUNCTION",
+        help="For a run of aisle.fit: the function that builds its networks, called with --data.",
+    ),
+]
+DataName = Annotated[
+    str | None,
+    optional(
+        metavar="DATA",
+        help="For a run of aisle.fit: its data, a named set or an .npy or .npz file.",
+    ),
+]
+MovedData = Annotated[
+    Path | None,
+    optional(
+        metavar="DIR",
+        help="Folder of the named data sets, or of the file, if it has moved since training.",
+    ),
+]
 
 _PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 

@@ -3,16 +3,13 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from aisle.errors import InputError
-from aisle.files import disk_errors, json_text, writing
-
-if TYPE_CHECKING:
-    from aisle.statistics import Mean
+from aisle.files import json_text, write_bytes
 
 
 def table_console() -> Console:
@@ -31,15 +28,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a result file, whole or not at all."""
-    with writing(path) as part:
-        part.write_text(text)
-
-
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a result file of plain values; what is not finite becomes null."""
-    write_text(path, json_text(content))
+    write_bytes(path, json_text(content).encode())
 
 
 Columns = Mapping[str, Literal["left", "right"]]
@@ -62,12 +53,6 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(texts)} |" for texts in (list(columns), sides, *rows))
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder for results, before the work."""
-    with disk_errors(path, "choose another --out"):
-        path.mkdir(parents=True, exist_ok=True)
-
-
 def check_writable(path: Path, suffix: str) -> None:
     """Complain before the work, not after it, about a result file that cannot be written.
 
@@ -80,11 +65,3 @@ def check_writable(path: Path, suffix: str) -> None:
         raise InputError(f"{path} {problem}: give a file in an existing folder")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{path.parent} cannot be written to: give a file in another folder")
-
-
-def with_error(mean: "Mean", digits: int = 2) -> str:
-    """Write a number with its standard error.
-
-    In ASCII: where the output has no other characters, rich would fail, hours into the work.
-    """
-    return f"{mean.mean:.{digits}f} +- {mean.standard_error:.{digits}f}"

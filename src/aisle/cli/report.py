@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import DataDir, ModelName, optional
+from aisle.cli.options import MovedData, optional
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
@@ -47,14 +46,13 @@ class Report:
     seed: int = 0
     """Seed of the draws."""
 
-    model: ModelName = None
+    model: Annotated[str | None, optional(metavar="MODULE:FUNCTION")] = None
     """Function that builds the networks of runs of aisle.fit."""
 
     data: Annotated[str | None, optional(metavar="DATA")] = None
     """Their data."""
 
-    data_dir: DataDir = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Write the page, and print where it is."""
@@ -80,12 +78,10 @@ class Report:
         from aisle.runs.opening import load_data
 
         found = read_run(path)
-        if "fit" in found.config and self.model is None:
-            return found
         is_own = "fit" in found.config
-        run, dataset = opened(
-            path, *((self.model, self.data) if is_own else (None, None)), self.data_dir
-        )
+        if is_own and self.model is None:
+            return found
+        run, dataset = opened(path, self.model if is_own else None, self.data, self.data_dir)
         examples, problem, lines = None, "", ()
         try:
             test = (dataset or load_data(run, self.data_dir)).test
@@ -116,11 +112,6 @@ class Report:
         check_writable(self.out, ".html")
         if importlib.util.find_spec("jinja2") is None:
             raise InputError("the report needs Jinja2: pip install 'aisle[report]'")
-
-
-def write_report(run_paths: Sequence[Path], out: Path, *, seed: int = 0) -> None:
-    """Write the page about runs."""
-    Report(tuple(run_paths), out, seed=seed).write()
 
 
 def _evaluate_command(path: Path, evaluation: "Evaluation") -> str | None:

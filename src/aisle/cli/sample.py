@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from aisle.cli.options import DataDir, ModelName, RunPath, optional
+from aisle.cli.options import DataName, ModelName, MovedData, RunPath
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check_count, check_seed
 
@@ -42,7 +42,6 @@ class Sample:
     """
 
     run_path: Positional[RunPath]
-    """Folder of a training run."""
 
     out: Annotated[Path, arg(metavar="FILE")] = Path("samples.png")
     """File to write: .png for pictures, .npy for an array of the samples alone."""
@@ -54,13 +53,8 @@ class Sample:
     """Seed of the draws."""
 
     model: ModelName = None
-    """For a run of aisle.fit: the function that builds its networks, called with --data."""
-
-    data: Annotated[str | None, optional(metavar="DATA")] = None
-    """For a run of aisle.fit: its data, a named set or an .npy or .npz file."""
-
-    data_dir: DataDir = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data: DataName = None
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Draw, and say where the file is."""
@@ -113,19 +107,13 @@ class Export:
     """
 
     run_path: Positional[RunPath]
-    """Folder of a training run."""
 
     path: Positional[Annotated[Path, arg(metavar="FILE")]]
     """File to write, such as model.safetensors."""
 
     model: ModelName = None
-    """For a run of aisle.fit: the function that builds its networks, called with --data."""
-
-    data: Annotated[str | None, optional(metavar="DATA")] = None
-    """For a run of aisle.fit: its data, a named set or an .npy or .npz file."""
-
-    data_dir: DataDir = None
-    """Folder of the named data sets, or of the file, if it has moved since training."""
+    data: DataName = None
+    data_dir: MovedData = None
 
     def run(self) -> int:
         """Export, and say where the file is."""

@@ -148,3 +148,9 @@ class Dataset(NamedTuple):
     test: Split
     shape: tuple[int, ...]
     source: str
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """Return the parts that are there, by their names."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: split for name, split in parts.items() if split is not None}

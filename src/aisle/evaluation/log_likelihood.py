@@ -19,7 +19,7 @@ from aisle.evaluation.folders import claim, digest, digest_of_classes
 from aisle.evaluation.results import LogLikelihood, Round, save
 from aisle.evaluation.rounds import Task, bound_by_importance, refit_start, run_rounds
 from aisle.evaluation.sampler import Certificate, Sampler
-from aisle.files import alone_in, json_text
+from aisle.files import json_text, locked
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_encoder, check_observation
 from aisle.types import Model, Observation, Proposal
@@ -166,7 +166,7 @@ def _enter(task: Task, stack: ExitStack) -> None:
     """Make a folder that of this evaluation, and keep other processes from it."""
     if task.folder is not None:
         claim(task.folder, task.depends_on())
-        stack.enter_context(alone_in(task.folder, "is being written by another evaluation"))
+        stack.enter_context(locked(task.folder, "is being written by another evaluation"))
 
 
 def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aisle.evaluation.parts import save_arrays
-from aisle.files import finite, json_text, writing
+from aisle.files import finite, json_text, write_bytes, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
 
@@ -216,8 +216,7 @@ def save(result: LogLikelihood, folder: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*(a.tolist() for a in columns.values()), strict=True))
-    with writing(folder / "result.json") as part:
-        part.write_text(json_text(as_json(result), indent=1))
+    write_bytes(folder / "result.json", json_text(as_json(result), indent=1).encode())
 
 
 def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:

@@ -11,7 +11,8 @@ import jinja2
 import numpy as np
 
 from aisle.data import spread
-from aisle.files import writing
+from aisle.files import write_bytes
+from aisle.models.use import simulate
 from aisle.report import comparison, drawing
 from aisle.report.comparison import Group
 from aisle.report.pictures import (
@@ -41,9 +42,8 @@ def save_page(path: Path, runs: Sequence[Run], *, num_examples: int = 32, seed: 
         seed: of what is drawn from the models.
     """
     text = render(runs, num_examples=num_examples, seed=seed)
-    with writing(path) as part:
-        # A name that is not text has no place in UTF-8.
-        part.write_bytes(text.encode("utf-8", "replace"))
+    # A name that is not text has no place in UTF-8.
+    write_bytes(path, text.encode("utf-8", "replace"))
 
 
 def render(runs: Sequence[Run], *, num_examples: int, seed: int) -> str:
@@ -97,9 +97,9 @@ def _samples(weights: Weights | None, key: PRNGKey, num_pictures: int) -> np.nda
     """Draw from a model: E[x|z] to be shown as pictures, or else x itself."""
     if weights is None:
         return np.zeros((0, 0))
-    is_picture = picture_size(weights.shape) is not None
-    count = num_pictures if is_picture else _NUM_MARGINAL
-    return np.asarray(sample_observations(key, weights.model, count, is_mean=is_picture))
+    if picture_size(weights.shape) is not None:
+        return np.asarray(sample_observations(key, weights.model, num_pictures))
+    return np.asarray(simulate(key, weights.model, _NUM_MARGINAL)).reshape(_NUM_MARGINAL, -1)
 
 
 def _pictures(weights: Weights | None, samples: np.ndarray, key: PRNGKey) -> dict[str, str]:

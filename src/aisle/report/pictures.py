@@ -36,15 +36,12 @@ class Panel(NamedTuple):
 
 
 @eqx.filter_jit
-def sample_observations(
-    key: PRNGKey, model: Model, number: int, *, is_mean: bool = True
-) -> Float[Array, "number features"]:
-    """Draw from a model: x itself, or for pictures E[x|z] of draws of z."""
+def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array, "number features"]:
+    """Draw from a model, to be shown as pictures: E[x|z], or a draw of x, for draws of z."""
 
     def one(key: PRNGKey) -> Float[Array, " features"]:
         key_z, key_x = jax.random.split(key)
-        z = model.sample_prior(key_z)
-        return _shown(model, key_x, z) if is_mean else jnp.ravel(model.sample_observation(key_x, z))
+        return _shown(model, key_x, model.sample_prior(key_z))
 
     return jax.vmap(one)(jax.random.split(key, number))
 

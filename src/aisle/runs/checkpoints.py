@@ -4,7 +4,7 @@ A damaged one is passed over for the one before it. Those of the first edition a
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,6 @@ def save(folder: Path, update: int, tree: PyTree, *, keep: int = 3) -> None:
     A checkpoint of the same update is replaced. Of this update and the earlier ones the last
     `keep` stay; later ones, which only damage can have left behind, are not counted.
     """
-    if update < 0 or keep < 1:
-        raise InputError(f"update is {update} and keep {keep}: they must be at least 0 and 1")
     before = latest(folder)
     home = _home(folder)
     path = home / f"{update}{tensors.SUFFIX}"
@@ -44,41 +42,25 @@ def save(folder: Path, update: int, tree: PyTree, *, keep: int = 3) -> None:
 
 
 def restore(
-    folder: Path, like: Callable[[int], PyTree], *, report: Callable[[str], None]
+    folder: Path,
+    like: Callable[[int], PyTree],
+    *,
+    parts: Sequence[str] = (),
+    report: Callable[[str], None],
 ) -> tuple[int, PyTree] | None:
     """Return the newest whole checkpoint of the run `folder` as (update, tree); None without any.
 
-    `like` gives the structure of a checkpoint by its update, and where each array goes if it has a
-    sharding. Checkpoints that are damaged are passed over, with one line to `report` for each.
+    Args:
+        folder: of the run.
+        like: gives the structure of what is wanted by its update, and where each array goes if it
+            has a sharding.
+        parts: paths in the stored tree, such as "state/params": of the first one that is there,
+            instead of the whole tree.
+        report: is given one line for each damaged checkpoint that is passed over.
     """
-    return _restore(folder, lambda _: None, like, report=report)
-
-
-def restore_part(
-    folder: Path, parts: Sequence[str], like: PyTree, *, report: Callable[[str], None]
-) -> tuple[int, PyTree] | None:
-    """Return the first of some parts that the newest whole checkpoint has, in the form of `like`.
-
-    A part is a path in the stored tree, such as "state/params".
-    """
-
-    def choose(names: Iterable[str]) -> str:
-        has = [p for p in parts if any(f"{name}/".startswith(f"{p}/") for name in names)]
-        return has[0] if has else parts[-1]
-
-    return _restore(folder, choose, lambda _: like, report=report)
-
-
-def _restore(
-    folder: Path,
-    choose: Callable[[Iterable[str]], str | None],
-    like: Callable[[int], PyTree],
-    *,
-    report: Callable[[str], None],
-) -> tuple[int, PyTree] | None:
     damaged: dict[Path, str] = {}
     for update, path in reversed(_found(folder).items()):
-        if path.is_dir() and choose(()) is None:
+        if path.is_dir() and not parts:
             raise InputError(
                 f"{path} was written by aisle 0.1: this version reads its weights but cannot "
                 "resume it; start a new run from them in another folder"
@@ -90,8 +72,7 @@ def _restore(
             continue
         for other, reason in damaged.items():
             report(f"{other} is damaged ({reason}): using {path} instead")
-        part, wanted = choose(stored), like(update)
-        stored = stored if part is None else _part(stored, part)
+        stored, wanted = _part(stored, parts) if parts else stored, like(update)
         if problem := tensors.difference(stored, wanted):
             raise InputError(
                 f"{path} is of another model or optimiser: {problem}; use the settings of the run, "
@@ -153,7 +134,10 @@ def _read(path: Path, update: int) -> dict[str, np.ndarray]:
     return stored
 
 
-def _part(stored: dict[str, np.ndarray], part: str) -> dict[str, np.ndarray]:
-    """Return the tensors of one field, with their names in it."""
-    inside = [name for name in stored if f"{name}/".startswith(f"{part}/")]
-    return {name[len(part) + 1 :]: stored[name] for name in inside}
+def _part(stored: dict[str, np.ndarray], parts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the tensors of the first part that is there, with their names in it."""
+    for part in parts:
+        inside = [name for name in stored if f"{name}/".startswith(f"{part}/")]
+        if inside:
+            return {name[len(part) + 1 :]: stored[name] for name in inside}
+    return {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisle.runs.options import EvaluateConfig, TrainConfig
+from aisle.runs.options import GROUPS, EvaluateConfig, TrainConfig
 
 
 def train(config: TrainConfig, start: str | None = None) -> str:
@@ -14,7 +14,7 @@ def train(config: TrainConfig, start: str | None = None) -> str:
     usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
     words += [f"--epochs {config.num_epochs}"] if config.num_epochs else []
     words += [f"--updates {config.num_updates}"] if config.num_updates else []
-    for group in ("method", "model", "observations", "optimizer", "run"):
+    for group in GROUPS:
         words += _flags(getattr(config, group), getattr(usual, group))
     return " ".join([*words, *([f"--init-from {shlex.quote(start)}"] if start else [])])
 

@@ -7,22 +7,8 @@ from typing import Any
 
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
-from aisle.runs.options import (
-    DataOptions,
-    MethodOptions,
-    ModelOptions,
-    OptimizerOptions,
-    RunOptions,
-    TrainConfig,
-)
+from aisle.runs.options import GROUPS, TrainConfig
 
-_GROUPS = {
-    "method": MethodOptions,
-    "model": ModelOptions,
-    "observations": DataOptions,
-    "optimizer": OptimizerOptions,
-    "run": RunOptions,
-}
 _PATHS = ("init_from", "data_dir")
 
 # What values that are no configuration lead to.
@@ -63,7 +49,7 @@ def config_of(values: Mapping[str, Any], file_format: int) -> TrainConfig:
     if file_format == 1:
         values = _of_first_edition(values)
     groups = {}
-    for name, kind in _GROUPS.items():
+    for name, kind in GROUPS.items():
         _check_types(kind, values[name])
         group = {k: Path(v) if k in _PATHS and v else v for k, v in values[name].items()}
         groups[name] = kind(**group)

@@ -55,60 +55,71 @@ def evaluate(
             "to precondition by: leave it out",
             argument="precondition",
         )
+    began = time.perf_counter()
     dataset = data or dataset_of(run, config)
-    held_out = parts(run, config, dataset)
-    for split in filter(None, held_out):
-        # Bits would be drawn of any values.
-        as_split(split, dataset.source)
-    task = _Task(run, config, held_out, time.perf_counter(), show_progress)
+    # Bits would be drawn of any values.
+    found = parts(run, config, dataset)
+    split, pilot = (part and as_split(part, dataset.source) for part in found)
+    assert split is not None
     place = out or run.path / "evaluations" / folder_name(config, run.update)
-    chosen = spread(len(held_out.split), config.num_examples)
-    sampler, certificate = config.sampler.sampler(), config.sampler.certificate()
-    result = task.anneal(
-        chosen, sampler, certificate, place, report, config.sampler.importance_samples
-    )
-    if config.whole_split and len(result.indices) < len(held_out.split):
-        result = dataclasses.replace(result, whole_split=_over_all(task, result, place))
-        processes.first_does(lambda: save(result, place))
-    return result, place
+    asked = dataclasses.asdict(dataclasses.replace(config, data_dir=None))
 
-
-class _Task(NamedTuple):
-    """What the long and the short run of an evaluation share."""
-
-    run: Run
-    config: EvaluateConfig
-    held_out: HeldOut
-    began: float
-    show_progress: bool
-
-    def anneal(
-        self,
-        indices: np.ndarray,
-        sampler: Sampler,
-        certificate: Certificate,
-        place: Path,
-        report: Callable[[Round], None] | None = None,
-        importance_samples: int = 0,
-    ) -> LogLikelihood:
-        """Anneal some examples of the split."""
-        run, config, (split, pilot) = self.run, self.config, self.held_out
-        asked = dataclasses.asdict(dataclasses.replace(config, data_dir=None))
+    def anneal(indices: np.ndarray, sampler: Sampler, place: Path, **more: Any) -> LogLikelihood:
         return log_likelihood(
             run.model,
             run.proposal if config.start == "encoder" else None,
             split.observe(indices),
             sampler=sampler,
-            certificate=certificate,
-            importance_samples=importance_samples,
             pilot_x=None if pilot is None else pilot.observe(spread(len(pilot), NUM_EXAMPLES)),
             indices=indices,
             seed=config.sampler.seed,
             about={"update": run.update, **asked},
             out=place,
-            show_progress=self.show_progress,
-            report=report,
+            show_progress=show_progress,
+            **more,
         )
+
+    result = anneal(
+        spread(len(split), config.num_examples),
+        config.sampler.sampler(),
+        place,
+        certificate=config.sampler.certificate(),
+        importance_samples=config.sampler.importance_samples,
+        report=report,
+    )
+    if config.whole_split and len(result.indices) < len(split):
+        whole = _over_all(anneal, config, result, len(split), began, place)
+        result = dataclasses.replace(result, whole_split=whole)
+        processes.first_does(lambda: save(result, place))
+    return result, place
+
+
+def _over_all(
+    anneal: Callable[..., LogLikelihood],
+    config: EvaluateConfig,
+    long_run: LogLikelihood,
+    num_all: int,
+    began: float,
+    place: Path,
+) -> Mean | None:
+    """Estimate the mean over the whole split, if the time suffices for both runs."""
+    number, budget = config.whole_split, config.sampler.max_seconds
+    deadline = None if budget is None else began + budget
+    if not long_run.is_complete or is_late(deadline):
+        return None
+    left: Any = deadline and max(1e-3, deadline - time.perf_counter())
+    sampler = dataclasses.replace(
+        config.sampler.sampler(), num_chains=_SHORT_CHAINS, num_temperatures=number, refit=0
+    )
+    short_run = anneal(
+        np.arange(num_all),
+        sampler,
+        place / f"whole-split-T{number}",
+        certificate=Certificate(0, None, left),
+    )
+    if not short_run.is_complete:
+        return None
+    return double_sampled(long_run.log_p, long_run.indices, short_run.log_p)
 
 
 def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
@@ -166,24 +177,3 @@ def folder_name(config: EvaluateConfig, update: int) -> str:
     size = f"C{sampler.num_chains}-T{sampler.num_temperatures}"
     steps = sampler.kernel.transition.num_gradients
     return f"{config.split}{config.num_examples}-{size}-L{steps}-{short}"
-
-
-def _over_all(task: _Task, long_run: LogLikelihood, place: Path) -> Mean | None:
-    """Estimate the mean over the whole split, if the time suffices for both runs."""
-    number, budget = task.config.whole_split, task.config.sampler.max_seconds
-    deadline = None if budget is None else task.began + budget
-    if not long_run.is_complete or is_late(deadline):
-        return None
-    left: Any = deadline and max(1e-3, deadline - time.perf_counter())
-    sampler = dataclasses.replace(
-        task.config.sampler.sampler(),
-        num_chains=_SHORT_CHAINS,
-        num_temperatures=number,
-        refit=0,
-    )
-    everything = np.arange(len(task.held_out.split))
-    certificate = Certificate(0, None, left)
-    short_run = task.anneal(everything, sampler, certificate, place / f"whole-split-T{number}")
-    if not short_run.is_complete:
-        return None
-    return double_sampled(long_run.log_p, long_run.indices, short_run.log_p)

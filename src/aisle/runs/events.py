@@ -34,10 +34,8 @@ class EventFile:
         """Add all numbers of the records that have an update."""
         for record in records:
             if isinstance(record.get("update"), int):
-                values = [
-                    self._summary.Value(tag=tag, simple_value=value)
-                    for tag, value in _scalars(record)
-                ]
+                value = self._summary.Value
+                values = [value(tag=tag, simple_value=at) for tag, at in _scalars(record)]
                 self._add(step=record["update"], summary=self._summary(value=values))
         self._writer.flush()
 
@@ -51,11 +49,7 @@ class EventFile:
 
 def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in record.items():
-        parts = (
-            [(f"{name}/{index}", part) for index, part in enumerate(value)]
-            if isinstance(value, list)
-            else [(name, value)]
-        )
-        for tag, number in parts:
-            if tag != "update" and isinstance(number, int | float):
-                yield tag, float(number)
+        if isinstance(value, list):
+            yield from _scalars({f"{name}/{index}": part for index, part in enumerate(value)})
+        elif name != "update" and isinstance(value, int | float):
+            yield name, float(value)

@@ -75,32 +75,20 @@ def fit(
     """
     if resume and out is None:
         raise InputError("resume is True but out is None: give the folder of the run")
-    validation = held_out if held_out is None or isinstance(held_out, Validation) else None
-    if held_out is not None and validation is None:
-        validation = Validation(held_out)
+    if held_out is not None and not isinstance(held_out, Validation):
+        held_out = Validation(held_out)
     recipe = as_recipe(Recipe() if method is None else method, optimizer)
-    plan = Plan(
-        recipe,
-        num_epochs,
-        num_updates,
-        batch_size,
-        seed,
-        validation,
-        tuple(callbacks),
-        freeze,
-    )
+    lengths = (num_epochs, num_updates)
+    plan = Plan(recipe, *lengths, batch_size, seed, held_out, tuple(callbacks), freeze)
     split = as_split(x)
-    place = None if out is None else out if isinstance(out, RunFolder) else RunFolder(Path(out))
-    if place is None:
-        return run(plan.fitted_to(len(split)), model, proposal, split, show_progress=show_progress)
+    place = out if out is None or isinstance(out, RunFolder) else RunFolder(out)
     content = {"fit": _described(plan), "data": {"digest": split.digest()}}
-    if resume:
+    if resume and place is not None:
         stored = folder.read_config(place.folder)
         _check_same(place.folder, stored, content)
         plan = dataclasses.replace(plan, ends=tuple(stored["ends"]))
-    plan = plan.fitted_to(len(split))
     return run(
-        plan,
+        plan.fitted_to(len(split)),
         model,
         proposal,
         split,

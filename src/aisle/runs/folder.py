@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.files import alone_in, disk_errors, finite, writing
+from aisle.files import disk_errors, finite, json_text, locked, write_bytes
 from aisle.provenance import provenance
 from aisle.runs.events import EventFile
 from aisle.runs.tensors import FORMAT, check_format
@@ -68,13 +68,12 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def update_config(path: Path, config: Mapping[str, object]) -> None:
     """Replace the settings of a run, whole or not at all."""
-    content = json.dumps({"format": FORMAT, **config}, indent=2, allow_nan=False) + "\n"
-    _replace(path / _CONFIG, content.encode())
+    write_bytes(path / _CONFIG, json_text({"format": FORMAT, **config}).encode())
 
 
 def held(path: Path) -> AbstractContextManager[None]:
     """Keep other processes from training the same run, for as long as this one does."""
-    return alone_in(path, "is being trained by another process")
+    return locked(path, "is being trained by another process")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -87,10 +86,10 @@ def last_metrics(path: Path) -> dict[str, Any]:
     return next(reversed(read_metrics(path)), {})
 
 
-class MetricsWriter:
+class MetricsWriter(AbstractContextManager["MetricsWriter"]):
     """Append records to the `metrics.jsonl` of a run, and on request to TensorBoard's files.
 
-    Use it as a context manager. With `resume_at`, the records of later updates are dropped first:
+    With `resume_at`, the records of later updates are dropped first:
     the run writes them again.
     """
 
@@ -103,12 +102,6 @@ class MetricsWriter:
             self._events = EventFile(path / "tensorboard", resume_at) if tensorboard else None
             # Without a buffer, so that what could not be written is not tried again on closing.
             self._file = self._path.open("ab", buffering=0)
-
-    def __enter__(self) -> "MetricsWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def write(self, records: Iterable[Mapping[str, object]]) -> None:
         """Append records, one per line, and return when the system has them.
@@ -123,7 +116,7 @@ class MetricsWriter:
             if self._events is not None:
                 self._events.write(plain)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the files."""
         self._file.close()
         if self._events is not None:
@@ -142,8 +135,6 @@ class MetricsWriter:
 
 def _plain(value: Any) -> Any:
     """Return what JSON can hold of a value, but for numbers that are not finite."""
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
     if not isinstance(value, np.ndarray | np.generic | jax.Array):
         return value
     array = np.asarray(value)
@@ -166,7 +157,7 @@ def _drop_later(file: Path, update: int | float) -> None:
     )
     # Compared by size: all that can have changed is what is missing.
     if len(kept) != file.stat().st_size:
-        _replace(file, kept)
+        write_bytes(file, kept)
 
 
 def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -177,27 +168,17 @@ def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     except OSError as error:
         raise _unreadable(file, error) from None
     for number, line in enumerate(lines, 1):
-        record = _record(line)
-        if record is not None:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
             yield line, record
         elif number < len(lines) or line.endswith(b"\n"):
             raise InputError(
                 f"{file} is damaged: line {number} is not a JSON object; restore the file from a "
                 "backup, or delete that line"
             )
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _replace(file: Path, content: bytes) -> None:
-    with writing(file) as part:
-        part.write_bytes(content)
 
 
 def _unreadable(file: Path, error: OSError) -> InputError:

@@ -90,7 +90,7 @@ def open_run(
     else:
         both = (model, proposal)
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
-    found = checkpoints.restore_part(path, _PARTS, arrays, report=report)
+    found = checkpoints.restore(path, lambda _: arrays, parts=_PARTS, report=report)
     if found is None:
         raise InputError(f"{path} has no checkpoint yet: resume its training first")
     update, arrays = found
@@ -131,14 +131,12 @@ def data_of(
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """Return what a run notes of its data."""
-    splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
-    present = {name: split for name, split in splits.items() if split is not None}
     return {
         "name": dataset.name,
         "source": dataset.source,
         "shape": list(dataset.shape),
-        **{f"num_{name}": len(split) for name, split in present.items()},
-        "digests": {name: split.digest() for name, split in present.items()},
+        **{f"num_{name}": len(split) for name, split in dataset.splits.items()},
+        "digests": {name: split.digest() for name, split in dataset.splits.items()},
     }
 
 

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 MethodName = Literal["auto", "vae", "iwae", "dreg", "mh-hmc", "ais"]
 
-# Options that only methods with chains use.
-_OF_CHAINS = (
-    *("num_temperatures", "num_leapfrog", "schedule", "target_accept", "precondition"),
-    *("momentum_refresh",),
-)
-
 
 @dataclass(frozen=True)
 class MethodOptions:
@@ -96,9 +90,9 @@ class MethodOptions:
 
     def _check_unused(self) -> None:
         """Refuse options that the method would ignore."""
-        given = [name for name in _OF_CHAINS if getattr(self, name) is not None]
-        given += ["kernel"] if self.kernel != "tuned" else []
-        given += ["phi_objective"] if self.phi_objective != "elbo" else []
+        usual = MethodOptions(self.method, self.num_samples)
+        names = [option.name for option in dataclasses.fields(usual)]
+        given = [name for name in names if getattr(self, name) != getattr(usual, name)]
         if given:
             raise InputError(
                 f"is {getattr(self, given[0])!r} but {self.method} runs no chains: leave it out, "
@@ -249,8 +243,8 @@ class TrainConfig:
 
         method, options = self.method.build(), self.optimizer
         epochs = options.warmup_epochs
-        if epochs is not None and epochs < 0:
-            raise InputError(f"is {epochs}: it must be at least 0", argument="warmup_epochs")
+        if epochs is not None:
+            check_count("warmup_epochs", epochs, 0)
         warm = num_updates // 2 if self.method.method == "auto" else 0
         warm = warm if epochs is None else epochs * updates_per_epoch
         if warm > num_updates:
@@ -281,6 +275,16 @@ class TrainConfig:
             usual, kind = 0.0075 if has_chains else 0.02, Muon
         schedule = schedules[self.optimizer.lr_schedule]
         return kind(usual if rate is None else rate, schedule)
+
+
+# The groups of options of a training run, by their names in it.
+GROUPS = {
+    "method": MethodOptions,
+    "model": ModelOptions,
+    "observations": DataOptions,
+    "optimizer": OptimizerOptions,
+    "run": RunOptions,
+}
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,7 @@ from aisle.runs.recorder import RunFolder
 def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
     """Start a new run in the folder `out`, which must not exist or be empty."""
     config = absolute(config)
-    dataset = dataset_of(config)
-    content = {"train": to_json(config), "data": facts(dataset)}
-    return _train(config, dataset, out, show_progress, content, {})
+    return _train(config, dataset_of(config), out, {}, show_progress)
 
 
 def dataset_of(config: TrainConfig) -> Dataset:
@@ -60,12 +58,7 @@ def resume(
     dataset = data_of(out, stored, config, data_dir)
     if num_epochs is not None or num_updates is not None:
         config = dataclasses.replace(config, num_epochs=num_epochs, num_updates=num_updates)
-    content = {"train": to_json(config), "data": stored["data"]}
-    if checkpoints.latest(out) is not None:
-        # Its own weights take the place of those it started from, which may be gone by now.
-        started = dataclasses.replace(config.model, init_from=None)
-        config = dataclasses.replace(config, model=started)
-    return _train(config, dataset, out, show_progress, content, stored)
+    return _train(config, dataset, out, stored, show_progress)
 
 
 def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
@@ -109,18 +102,23 @@ def _train(
     config: TrainConfig,
     dataset: Dataset,
     out: Path,
-    show_progress: bool,
-    content: dict[str, Any],
     stored: dict[str, Any],
+    show_progress: bool,
 ) -> Fitted:
+    """Train; `stored` is what a run to resume has in its config.json."""
     options = config.run
+    content = {"train": to_json(config), "data": stored.get("data") or facts(dataset)}
+    if stored and checkpoints.latest(out) is not None:
+        # Its own weights take the place of those it started from, which may be gone by now.
+        started = dataclasses.replace(config.model, init_from=None)
+        config = dataclasses.replace(config, model=started)
     place = RunFolder(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
-    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     # Before networks are built for them.
-    for split in filter(None, (dataset.train, dataset.valid, dataset.test)):
-        as_split(split, dataset.source)
+    checked = {name: as_split(split, dataset.source) for name, split in dataset.splits.items()}
+    dataset = dataset._replace(**checked)
+    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     networks = first_weights(config, dataset)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")

@@ -150,7 +150,8 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
     assert (long["certificate"], long["importance_samples"]) == (Certificate(100, 0.5, 1000.0), 7)
     # What is left of the time, and nothing that needs a certificate or costs more.
     left = short["certificate"].max_seconds
-    assert (short["certificate"], short["importance_samples"]) == (Certificate(0, None, left), 0)
+    assert short["certificate"] == Certificate(0, None, left)
+    assert "importance_samples" not in short
     assert 0 < left < 1000
     assert (long["sampler"].refit, short["sampler"].refit) == (9, 0)
     assert (short["sampler"].num_chains, short["sampler"].num_temperatures) == (2, 3)
