@@ -356,8 +356,8 @@ BREAKS = [
     Break(
         "a tolerance is reached by a lucky gap",
         "evaluation/rounds.py",
-        "return gap.mean + CLEAR * gap.standard_error",
-        "return gap.mean",
+        "limit = gap.mean + CLEAR * gap.standard_error",
+        "limit = gap.mean",
         "evaluation/test_rounds.py",
     ),
     Break(

@@ -27,10 +27,9 @@ from aisle.annealing.tuning import StepSizes
 from aisle.compilation import jit
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation import pilot
-from aisle.evaluation.log_likelihood import observations
+from aisle.evaluation.log_likelihood import prepared
 from aisle.evaluation.sampler import ImportanceSampler, Sampler
-from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_encoder, log_joint
+from aisle.models.joint import log_joint
 from aisle.types import (
     Distribution,
     Latent,
@@ -90,10 +89,7 @@ def sample_posterior(
         )
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal = PriorProposal(model) if proposal is None else proposal
-    check_encoder(proposal)
-    xs, example = observations(model, x, "x")
-    check_density(model, proposal, example)
+    proposal, xs, example = prepared(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
         return _draw(key_draws, model, proposal, xs, None, sampler.num_samples, num_draws)

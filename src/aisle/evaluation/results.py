@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aisle.evaluation.parts import save_arrays
+from aisle.evaluation.folders import save_arrays
 from aisle.files import finite, json_text, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
