@@ -447,7 +447,7 @@ BREAKS = [
     Break(
         "a mask is lost",
         "data/values.py",
-        "np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0",
+        "np.ma.count_masked(leaf) if isinstance(leaf, np.ma.MaskedArray) else 0",
         "0",
         "data/test_values.py",
     ),

@@ -22,7 +22,7 @@ from aisle.models.joint import log_joint
 from aisle.progress import Progress
 from aisle.types import Model, PRNGKey, Proposal, Scalar
 
-# Simulated examples of an update.
+# Simulated examples of an update, each of which costs a gradient of log p(x, z).
 BATCH_SIZE = 256
 
 _FIRST_RATE = 1e-3
@@ -67,11 +67,6 @@ def refit(
     stored, seconds = kept(file, make)
     fitted = [jnp.asarray(stored[str(i)]) for i in range(len(leaves))]
     return eqx.combine(jax.tree.unflatten(structure, fitted), static), seconds
-
-
-def num_gradients(num_updates: int) -> int:
-    """Count the gradients of log p(x, z) that `refit` spends."""
-    return num_updates * BATCH_SIZE
 
 
 def _fit(

@@ -165,7 +165,7 @@ def _round(task: Task, before: list[Round]) -> LogLikelihood:
     )
     seconds += forward.seconds + simulated.seconds
     if not before:
-        num_gradients += refitting.num_gradients(task.sampler.refit)
+        num_gradients += task.sampler.refit * refitting.BATCH_SIZE
         seconds += task.refit_seconds
     round_ = Round(
         num_temperatures=len(ladder.step_sizes),
