@@ -461,8 +461,8 @@ BREAKS = [
     Break(
         "every draw from the posterior is one of the proposal",
         "evaluation/posterior.py",
-        "jax.random.split(key_samples, num_samples)[index]",
-        "jax.random.split(key_choice, num_samples)[index]",
+        "z = q.sample(keys[index])",
+        "z = q.sample(jax.random.split(key_choice, num_samples)[index])",
         "evaluation/test_posterior.py",
     ),
     Break(

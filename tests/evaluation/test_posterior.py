@@ -16,7 +16,7 @@ from aisle.annealing.path import Evaluation, evaluate, log_density
 from aisle.data import Split
 from aisle.errors import InputError
 from aisle.evaluation import log_likelihood, problems, sample_posterior
-from aisle.evaluation.posterior import draw_ais, draw_is, draw_many
+from aisle.evaluation.posterior import draw_many, draw_one
 from aisle.models import DiagonalNormal, LinearGaussian, PriorProposal, two_layer
 from evaluating import chosen
 from measures import z_score
@@ -109,8 +109,8 @@ UNMOVED = Ladder(schedules.linear(1), jnp.ones(1), HMC(1), last_move=False)
 def both(num_samples):
     """Return q_IS and q_AIS of the same law, as functions of (key, q, log_joint)."""
     return {
-        "is": lambda *given: draw_is(*given, num_samples),
-        "ais": lambda *given: draw_ais(*given, UNMOVED, num_samples),
+        "is": lambda *given: draw_one(*given, None, num_samples),
+        "ais": lambda *given: draw_one(*given, UNMOVED, num_samples),
     }
 
 
@@ -123,7 +123,7 @@ def test_one_sample_is_a_sample_of_q():
     q = DiagonalNormal(jnp.array([0.3, -2.0]), jnp.array([0.1, 3.0]))
     for number in range(5):
         key = jax.random.key(number)
-        z = draw_is(key, q, lambda z: -jnp.sum(z**4), 1)
+        z = draw_one(key, q, lambda z: -jnp.sum(z**4), None, 1)
         own = q.sample(jax.random.split(jax.random.split(key)[0], 1)[0])
         np.testing.assert_array_equal(z, own)
 

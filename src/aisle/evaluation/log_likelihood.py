@@ -96,6 +96,7 @@ def log_likelihood(
         "examples": digest((xs, numbers)),
         "pilot_examples": digest(pilot),
     }
+    budget = certificate.max_seconds
     task = Task(
         model=model,
         proposal=proposal,
@@ -109,7 +110,7 @@ def log_likelihood(
         folder=None if out is None else Path(out),
         about=_plain(about),
         identity=identity,
-        deadline=None,
+        deadline=None if budget is None else time.perf_counter() + budget,
         show_progress=show_progress,
     )
     with ExitStack() as stack:
@@ -177,8 +178,6 @@ def _enter(task: Task, stack: ExitStack) -> None:
 
 
 def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:
-    if (budget := task.certificate.max_seconds) is not None:
-        task = task._replace(deadline=time.perf_counter() + budget)
     start = refit_start(task) if task.sampler.refit else task
     result = run_rounds(start, report)
     if task.importance_samples:
