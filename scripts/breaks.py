@@ -356,8 +356,8 @@ BREAKS = [
     Break(
         "a tolerance is reached by a lucky gap",
         "evaluation/rounds.py",
-        "return gap.mean + CLEAR * gap.standard_error",
-        "return gap.mean",
+        "limit = gap.mean + CLEAR * gap.standard_error",
+        "limit = gap.mean",
         "evaluation/test_rounds.py",
     ),
     Break(
@@ -447,7 +447,7 @@ BREAKS = [
     Break(
         "a mask is lost",
         "data/values.py",
-        "np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0",
+        "np.ma.count_masked(leaf) if isinstance(leaf, np.ma.MaskedArray) else 0",
         "0",
         "data/test_values.py",
     ),
@@ -461,8 +461,8 @@ BREAKS = [
     Break(
         "every draw from the posterior is one of the proposal",
         "evaluation/posterior.py",
-        "jax.random.split(key_samples, num_samples)[index]",
-        "jax.random.split(key_choice, num_samples)[index]",
+        "z = q.sample(keys[index])",
+        "z = q.sample(jax.random.split(key_choice, num_samples)[index])",
         "evaluation/test_posterior.py",
     ),
     Break(

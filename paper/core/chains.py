@@ -30,7 +30,7 @@ from aisle.annealing.path import path_from
 from aisle.annealing.schedules import Betas
 from aisle.compilation import compiler_options
 from aisle.evaluation import examples, pilot, posterior
-from aisle.evaluation.work import Job, Limits, preferred_examples, walk
+from aisle.evaluation.work import Job, preferred_examples, walk
 from aisle.models import DiagonalNormal
 from aisle.models.joint import log_joint
 from aisle.types import Distribution, Latent, LogDensity, Model, PRNGKey, Proposal
@@ -141,9 +141,6 @@ FIRST_STEP = pilot.FIRST_STEP
 # Chains of each round of a pilot on one density.
 _PILOT_CHAINS = 50
 
-# Bytes that the temporary arrays of a tile may take on a device.
-_MEMORY = 512 * 2**20
-
 
 def anneal(key: PRNGKey, q: Distribution, density: LogDensity, kernel: Kernel) -> Annealed:
     """Anneal one chain from q to the posterior."""
@@ -230,7 +227,7 @@ def anneal_examples(
     cost, chains = gradients_per_chain(kernel), kernel.num_samples
     context, preferred = (*networks, kernel.ladder, chains), preferred_examples(chains, cost)
     job = Job(name, examples.forward, context, key, xs, indices, chains * cost, preferred)
-    return walk(job, Limits(_MEMORY, is_shown=show_progress)).numbers
+    return walk(job, show_progress=show_progress).numbers
 
 
 def walk_on(

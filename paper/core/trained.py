@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from aisle.data import spread
-from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood, parts
-from aisle.evaluation.folders import claim, digest
+from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood
+from aisle.evaluation.folders import claim, digest, load_arrays, save_arrays
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import as_json
 from aisle.files import remove_leftovers
@@ -29,8 +29,6 @@ __all__ = [
     "open_subject",
     "save_arrays",
 ]
-
-load_arrays, save_arrays = parts.load_arrays, parts.save_arrays
 
 
 class Subject(NamedTuple):

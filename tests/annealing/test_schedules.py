@@ -1,4 +1,3 @@
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -99,33 +98,3 @@ def test_bad_lists_get_one_clear_line(betas, words):
 def test_bad_arguments_get_one_clear_line(as_users_have_it, call, words):
     with pytest.raises(InputError, match=words):
         call()
-
-
-def test_a_steady_rise_keeps_temperatures_even():
-    betas = schedules.sigmoid(8)
-    adapted = schedules.adapted(betas, jnp.asarray(3.0 + 40 * betas[:-1]), 5)
-    np.testing.assert_allclose(adapted, np.linspace(0, 1, 6), atol=1e-6)
-
-
-def test_adapted_steps_lose_the_same():
-    # m'(beta) is 400 up to 0.5 and 100 from there on: the density of temperatures is as 2 to 1.
-    betas = schedules.linear(200)
-    rise = np.where(betas < 0.5, 400 * betas, 200 + 100 * (betas - 0.5))
-    adapted = np.asarray(schedules.adapted(betas, jnp.asarray(rise[:-1], jnp.float32), 30))
-    assert (adapted[0], adapted[-1]) == (0, 1)
-    losses = np.diff(adapted) * np.diff(np.interp(adapted, betas, rise))
-    np.testing.assert_allclose(losses, losses.mean(), rtol=0.06)
-
-
-def test_noise_does_not_leave_a_stretch_without_temperatures():
-    betas = schedules.linear(10)
-    falling = jnp.array([0.0, 5, 10, 9, 8, 7, 6, 11, 16, 21])
-    adapted = np.asarray(schedules.adapted(betas, falling, 50))
-    assert np.all(np.diff(adapted) > 0)
-    assert np.max(np.diff(adapted)) < 0.2
-
-
-def test_one_temperature_cannot_be_adapted():
-    np.testing.assert_array_equal(
-        schedules.adapted(schedules.linear(1), jnp.zeros(1), 2), [0, 0.5, 1]
-    )

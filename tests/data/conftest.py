@@ -54,9 +54,10 @@ class TinyMnist:
         for name, content in self.raw.items():
             inner = md5(content) if checked else None
             outer = md5(self.zipped[f"{name}.gz"]) if checked else None
-            zipped.append(DataFile(f"{name}.gz", outer, inner, (f"http://127.0.0.1:9/{name}.gz",)))
+            zipped.append(DataFile(f"{name}.gz", outer, inner))
             raw.append(DataFile(name, inner))
-        forms = (Form("idx", tuple(zipped)), Form("idx", tuple(raw)))
+        mirrors = ("http://127.0.0.1:9",)
+        forms = (Form("idx", tuple(zipped), mirrors=mirrors), Form("idx", tuple(raw)))
         return Source("mnist", "tiny", 6, 2, 3, (2, 3), "none", forms)
 
     def write(self, data_dir, files=None):

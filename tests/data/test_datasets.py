@@ -17,13 +17,12 @@ def test_every_form_of_every_data_set_has_a_reader():
 
 
 def test_every_file_that_can_be_fetched_has_a_hash_and_more_than_one_mirror():
-    files = [f for source in SOURCES.values() for form in source.forms for f in form.files]
-    fetched = [file for file in files if file.urls]
-    assert fetched
-    for file in fetched:
-        assert file.checksum
-        assert len(set(file.urls)) > 1
-        assert all(url.startswith("https://") and url.endswith(file.name) for url in file.urls)
+    forms = [form for source in SOURCES.values() for form in source.forms if form.mirrors]
+    assert forms
+    for form in forms:
+        assert all(file.checksum for file in form.files)
+        assert len(set(form.mirrors)) > 1
+        assert all(mirror.startswith("https://") for mirror in form.mirrors)
 
 
 def test_digits_load_without_any_file(tmp_path):

@@ -33,12 +33,8 @@ def test_a_server_that_does_not_tell_the_size_will_do(server, tmp_path):
 
 
 def test_the_known_mirrors_are_used_unless_others_are_given(server, tiny, tmp_path, monkeypatch):
-    folders = server.at("absent", "good")
     (zipped, raw) = tiny.source.forms
-    files = tuple(
-        file._replace(urls=tuple(folder + file.name for folder in folders)) for file in zipped.files
-    )
-    forms = (zipped._replace(files=files), raw)
+    forms = (zipped._replace(mirrors=tuple(server.at("absent", "good"))), raw)
     monkeypatch.setitem(SOURCES, "mnist", tiny.source._replace(forms=forms))
     fetch("mnist", tmp_path)
     assert names(tmp_path / "mnist") == FILES
@@ -135,7 +131,7 @@ def test_an_interruption_in_this_process_leaves_nothing(server, tmp_path, monkey
     def interrupt(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("aisle.data.download._check_hash", interrupt)
+    monkeypatch.setattr("aisle.data.download.checksum", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fetch("mnist", tmp_path, mirrors=server.at("good"))
     assert names(tmp_path / "mnist") == []
@@ -173,8 +169,8 @@ def test_an_unknown_name_is_refused(tmp_path, refused):
 @pytest.fixture
 def two_forms(tiny, monkeypatch):
     """The data set with a form of one file, before the form of two."""
-    first = DataFile("first.mat", "md5:d41d8cd98f00b204e9800998ecf8427e", None, ("http://x/",))
-    forms = (Form("mat", (first,)), tiny.source.forms[0])
+    first = DataFile("first.mat", "md5:d41d8cd98f00b204e9800998ecf8427e")
+    forms = (Form("mat", (first,), mirrors=("http://x",)), tiny.source.forms[0])
     monkeypatch.setitem(SOURCES, "mnist", tiny.source._replace(forms=forms))
 
 

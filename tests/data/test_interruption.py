@@ -24,8 +24,9 @@ import signal, sys
 from aisle.data.sources import SOURCES, DataFile, Form, Source
 from aisle.data import fetch
 data_dir, mirror, checksum = sys.argv[1:]
-file = DataFile("bulky.bin", checksum, None, ("http://127.0.0.1:9/bulky.bin",))
-SOURCES["mnist"] = Source("mnist", "", 1, 0, 1, (1,), "", (Form("npz", (file,)),))
+file = DataFile("bulky.bin", checksum)
+form = Form("npz", (file,), mirrors=("http://127.0.0.1:9",))
+SOURCES["mnist"] = Source("mnist", "", 1, 0, 1, (1,), "", (form,))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 fetch("mnist", data_dir, mirrors=[mirror])
 """
@@ -37,8 +38,9 @@ def start_client(server, tmp_path, monkeypatch):
     content = np.random.default_rng(0).bytes(1 << 20)
     checksum = f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
     server.files["bulky.bin"] = content
-    file = DataFile("bulky.bin", checksum, None, ("http://127.0.0.1:9/bulky.bin",))
-    source = Source("mnist", "", 1, 0, 1, (1,), "", (Form("npz", (file,)),))
+    file = DataFile("bulky.bin", checksum)
+    form = Form("npz", (file,), mirrors=("http://127.0.0.1:9",))
+    source = Source("mnist", "", 1, 0, 1, (1,), "", (form,))
     monkeypatch.setitem(SOURCES, "mnist", source)
 
     def start(manner):

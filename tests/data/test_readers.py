@@ -7,8 +7,7 @@ import pytest
 from scipy.io import savemat
 
 from aisle.data import Split
-from aisle.data.places import read_verified
-from aisle.data.readers import TEST_SEED, read_idx, read_mat, read_npz, read_sklearn
+from aisle.data.readers import TEST_SEED, read_idx, read_mat, read_npz, read_sklearn, read_verified
 from aisle.data.sources import SOURCES, DataFile, Form, Source
 
 FIX = "delete it and run `aisle data fetch"

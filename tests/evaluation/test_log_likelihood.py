@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from aisle import Ladder, anneal, anneal_reverse, log_likelihood
 from aisle.errors import InputError
-from aisle.evaluation import folders, parts, pilot, rounds, work
+from aisle.evaluation import folders, pilot, rounds, work
 from aisle.evaluation.folders import claim
 from aisle.evaluation.results import as_json
 from aisle.files import locked
@@ -117,12 +117,14 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(rounds, "preferred_examples", lambda *_: PREFERRED)
 
 
-def read_parts(folder):
+def read_numbers(folder):
     """Return the numbers of all parts by their name, in the order of the examples."""
-    found = parts.read(folder)
+    found = work.read_tiles(folder)
     order = np.argsort(np.concatenate([part.indices for part in found]))
     return {
-        name: np.concatenate([part.kept[name] for part in found])[order] for name in found[0].kept
+        name: np.concatenate([tile.numbers[name] for tile in found])[order]
+        for name in found[0].numbers
+        if not name.startswith("mean_")
     }
 
 
@@ -193,7 +195,7 @@ def test_bidirectional_bounds_enclose_the_truth(done):
         return MODEL.sample_observation(key_x, MODEL.sample_prior(key_z))
 
     exact = exact_log_p(jax.vmap(simulate)(jnp.arange(NUM_SIMULATED)))
-    numbers = read_parts(done.folder / "round0" / "bidirectional")
+    numbers = read_numbers(done.folder / "round0" / "bidirectional")
     assert numbers["up"].shape == numbers["down"].shape == (NUM_SIMULATED, NUM_CHAINS)
     lower = log_mean_exp(numbers["up"], 1)
     upper = -log_mean_exp(-numbers["down"], 1)
@@ -235,13 +237,13 @@ def both_ways_by_hand(ladder, indices):
 
 def test_the_certificate_is_of_the_reported_kernel_in_both_directions(done):
     up, down = both_ways_by_hand(ladder_of(done.result), jnp.arange(NUM_SIMULATED))
-    numbers = read_parts(done.folder / "round0" / "bidirectional")
+    numbers = read_numbers(done.folder / "round0" / "bidirectional")
     np.testing.assert_allclose(numbers["up"], up, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(numbers["down"], down, rtol=1e-4, atol=1e-4)
 
 
 def test_importance_sampling_bounds_the_same_examples(done):
-    numbers = read_parts(done.folder / f"importance{NUM_SAMPLES}")
+    numbers = read_numbers(done.folder / f"importance{NUM_SAMPLES}")
     importance, exact = done.result.importance, exact_log_p(XS)
     assert abs(z_score(np.exp(numbers["bound"] - exact), 1)) < 4
     _, covariance = posterior()
@@ -360,7 +362,7 @@ def test_a_finished_evaluation_costs_nothing(done, copied, monkeypatch):
     np.testing.assert_array_equal(found.log_p, done.result.log_p)
     assert (found.bdmc, found.importance) == (None, None)
     fewer = evaluate(out=copied, importance_samples=0, num_simulated=100)
-    lower = log_mean_exp(read_parts(copied / "round0" / "bidirectional")["up"], 1)[:100]
+    lower = log_mean_exp(read_numbers(copied / "round0" / "bidirectional")["up"], 1)[:100]
     np.testing.assert_allclose(fewer.bdmc.lower, summarise(lower), rtol=1e-5)
 
 
@@ -389,8 +391,8 @@ def test_time_that_is_up_also_ends_importance_sampling(done, copied):
     number = len(jax.devices())
     assert found.importance.bound.num_examples == number
     assert found.importance.ais_difference.num_examples == number
-    (part,) = parts.read(copied / "importance4096")
-    paired = done.result.log_p[part.indices] - part.kept["bound"]
+    (tile,) = work.read_tiles(copied / "importance4096")
+    paired = done.result.log_p[tile.indices] - tile.numbers["bound"]
     np.testing.assert_allclose(found.importance.ais_difference.mean, paired.mean(), rtol=1e-6)
 
 

@@ -16,7 +16,7 @@ from aisle.annealing.path import Evaluation, evaluate, log_density
 from aisle.data import Split
 from aisle.errors import InputError
 from aisle.evaluation import log_likelihood, problems, sample_posterior
-from aisle.evaluation.posterior import draw_ais, draw_is, draw_many
+from aisle.evaluation.posterior import draw_many, draw_one
 from aisle.models import DiagonalNormal, LinearGaussian, PriorProposal, two_layer
 from evaluating import chosen
 from measures import z_score
@@ -76,8 +76,10 @@ X = np.array([[1.0, -2.0], [0.5, 0.5], [1.0, -2.0]], np.float32)
 LINEAR = Kernel(schedules.linear, HMC(2), 0.65)
 
 
-def draw_shifted(x=X, kernel=LINEAR, num_temperatures=2, step_sizes=(0.4, 0.3), **settings):
-    sampler = Sampler(3, num_temperatures, kernel)
+def draw_shifted(
+    x=X, kernel=LINEAR, num_chains=3, num_temperatures=2, step_sizes=(0.4, 0.3), **settings
+):
+    sampler = Sampler(num_chains, num_temperatures, kernel)
     sizes = None if step_sizes is None else np.array(step_sizes)
     return np.asarray(
         sample_posterior(Shifted(), around, x, sampler=sampler, step_sizes=sizes, **settings)
@@ -107,8 +109,8 @@ UNMOVED = Ladder(schedules.linear(1), jnp.ones(1), HMC(1), last_move=False)
 def both(num_samples):
     """Return q_IS and q_AIS of the same law, as functions of (key, q, log_joint)."""
     return {
-        "is": lambda *given: draw_is(*given, num_samples),
-        "ais": lambda *given: draw_ais(*given, UNMOVED, num_samples),
+        "is": lambda *given: draw_one(*given, None, num_samples),
+        "ais": lambda *given: draw_one(*given, UNMOVED, num_samples),
     }
 
 
@@ -121,7 +123,7 @@ def test_one_sample_is_a_sample_of_q():
     q = DiagonalNormal(jnp.array([0.3, -2.0]), jnp.array([0.1, 3.0]))
     for number in range(5):
         key = jax.random.key(number)
-        z = draw_is(key, q, lambda z: -jnp.sum(z**4), 1)
+        z = draw_one(key, q, lambda z: -jnp.sum(z**4), None, 1)
         own = q.sample(jax.random.split(jax.random.split(key)[0], 1)[0])
         np.testing.assert_array_equal(z, own)
 
@@ -335,10 +337,21 @@ def test_seeds_and_step_sizes_matter():
 
 
 def test_the_acceptance_of_the_kernel_matters():
-    """Pilot chains too, as their target is a part of it."""
-    eager = Kernel(schedules.linear, HMC(2), 0.3)
-    options = {"step_sizes": None, "num_draws": 5}
-    assert np.mean(draw_shifted(**options) != draw_shifted(kernel=eager, **options)) > 0.5
+    """Pilot chains too, as their target is a part of it.
+
+    A draw by one chain is the same for two targets exactly where, by both, both of the chain's
+    moves are rejected: it ends at the sample of q where it began.
+    """
+    options = {"num_chains": 1, "num_draws": 40}
+    usual, eager = (
+        draw_shifted(kernel=Kernel(schedules.linear, HMC(2), target), step_sizes=None, **options)
+        for target in (0.65, 0.3)
+    )
+    # Steps so large that every move is rejected.
+    start = draw_shifted(step_sizes=(1e3, 1e3), **options)
+    is_stuck = np.all((usual == start) & (eager == start), axis=-1)
+    np.testing.assert_array_equal(usual == eager, np.stack([is_stuck, is_stuck], -1))
+    assert 0 < is_stuck.sum() < is_stuck.size / 2
 
 
 def test_compiled_once_for_all_observations_and_seeds():

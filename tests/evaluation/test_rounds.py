@@ -41,7 +41,7 @@ class Script:
         monkeypatch.setattr(pilot, "tune", self.tune)
         monkeypatch.setattr(rounds, "simulate", self.simulate)
 
-    def walk(self, job, limits, folder=None):
+    def walk(self, job, folder, *, memory, deadline, show_progress):
         self.jobs.append(job)
         self.keys.append(job.key)
         if job.function is examples.importance:
@@ -49,7 +49,7 @@ class Script:
             halves = np.zeros((number, 2, 1))
             numbers = {"bound": np.zeros(number), "elbo": np.zeros(number), "half_means": halves}
             return Outcome(job.indices, numbers, 0.0)
-        self.deadlines.append(limits.deadline)
+        self.deadlines.append(deadline)
         T = len(job.context[2].step_sizes)
         indices = job.indices[self.places(self.num_done(job, T))]
         # Chains that agree: their mean is each of them.

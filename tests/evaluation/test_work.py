@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 
 from aisle.errors import InputError
-from aisle.evaluation import parts, work
-from aisle.evaluation.work import Job, Limits, map_chains, preferred_examples, walk
+from aisle.evaluation import work
+from aisle.evaluation.work import (
+    Job,
+    map_chains,
+    preferred_examples,
+    read_tiles,
+    walk,
+    write_tile,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 KEY, FACTOR = jax.random.key(3), jnp.array(2.5)
 DEVICES = jax.devices()
-LIMITS = Limits(memory=2**30, is_shown=False)
-PAST = LIMITS._replace(deadline=0.0)
+LIMITS = {"memory": 2**30, "show_progress": False}
+PAST = LIMITS | {"deadline": 0.0}
 NUM_EXAMPLES = 21
 # Rows with their numbers, in no order and with gaps.
 INDICES = np.random.default_rng(0).permutation(1000)[:NUM_EXAMPLES]
@@ -54,7 +61,7 @@ def draws_of(indices):
 
 @pytest.fixture(scope="module")
 def reference(quick_compilation):
-    return walk(make_job(), LIMITS)
+    return walk(make_job(), **LIMITS)
 
 
 def assert_whole(outcome, chosen=slice(None)):
@@ -78,19 +85,19 @@ def test_numbers_are_those_of_each_example(reference):
 @pytest.mark.parametrize(("num_devices", "preferred"), [(1, 1), (1, 4), (3, 2), (8, 100)])
 def test_devices_and_tiles_do_not_matter(monkeypatch, num_devices, preferred):
     monkeypatch.setattr(jax, "devices", lambda: DEVICES[:num_devices])
-    assert_whole(walk(make_job(preferred=preferred), LIMITS))
+    assert_whole(walk(make_job(preferred=preferred), **LIMITS))
 
 
 @pytest.mark.parametrize(
     "chosen", [[20], [3, 1, 2], np.argsort(INDICES), slice(None, None, -2)], ids=str
 )
 def test_neither_does_the_order_or_what_else_there_is(chosen):
-    assert_whole(walk(make_job(chosen), LIMITS), chosen)
+    assert_whole(walk(make_job(chosen), **LIMITS), chosen)
 
 
 def test_there_may_be_no_observations():
     job = make_job(function=lambda c, key, x: {"draw": jax.random.uniform(key, (2,))}, xs=None)
-    found = walk(job, LIMITS)
+    found = walk(job, **LIMITS)
     np.testing.assert_array_equal(found.numbers["draw"], draws_of(INDICES))
 
 
@@ -99,7 +106,7 @@ def test_a_process_that_sees_other_files_is_told_in_all_of_them(monkeypatch, tmp
     """Whether it has more left to do than this one, or less."""
     monkeypatch.setattr(work.processes, "largest", lambda n: max(n, other if n > 0 else -other))
     with pytest.raises(InputError, match=r"do not see the same files in .*: use a shared disk"):
-        walk(make_job(), LIMITS, tmp_path)
+        walk(make_job(), tmp_path, **LIMITS)
 
 
 def files_of(folder):
@@ -108,14 +115,14 @@ def files_of(folder):
 
 def test_finished_tiles_are_kept_and_not_done_again(tmp_path, reference):
     folder = tmp_path / "parts"
-    first = walk(make_job(), LIMITS, folder)
+    first = walk(make_job(), folder, **LIMITS)
     assert_whole(first)
     names = [f"{INDICES[begin]:08d}.npz" for begin in (0, 8, 16)]
     kept = files_of(folder)
     assert sorted(kept) == sorted(names)
-    assert sorted(len(part.indices) for part in parts.read(folder)) == [5, 8, 8]
+    assert sorted(len(tile.indices) for tile in read_tiles(folder)) == [5, 8, 8]
     num_traces = len(TRACES)
-    again = walk(make_job(), LIMITS, folder)
+    again = walk(make_job(), folder, **LIMITS)
     assert_whole(again)
     assert len(TRACES) == num_traces
     assert files_of(folder) == kept
@@ -130,12 +137,12 @@ def damage(path):
 @pytest.mark.parametrize("missing", [(0,), (16,), (0, 8), (0, 8, 16)], ids=str)
 @pytest.mark.parametrize("harm", [Path.unlink, damage])
 def test_what_is_missing_is_done_again(tmp_path, reference, missing, harm):
-    walk(make_job(), LIMITS, tmp_path)
+    walk(make_job(), tmp_path, **LIMITS)
     kept = files_of(tmp_path)
     names = [f"{INDICES[begin]:08d}.npz" for begin in missing]
     for name in names:
         harm(tmp_path / name)
-    assert_whole(walk(make_job(), LIMITS, tmp_path))
+    assert_whole(walk(make_job(), tmp_path, **LIMITS))
     after = files_of(tmp_path)
     assert after.keys() == kept.keys()
     assert {name for name in kept if after[name] != kept[name]} == set(names)
@@ -143,10 +150,11 @@ def test_what_is_missing_is_done_again(tmp_path, reference, missing, harm):
 
 def test_what_is_there_is_believed(tmp_path):
     """A figure that was stored is the one returned."""
-    walk(make_job(), LIMITS, tmp_path)
-    part = next(part for part in parts.read(tmp_path) if INDICES[8] in part.indices)
-    parts.write(tmp_path, part._replace(kept={**part.kept, "draw": part.kept["draw"] + 100}))
-    found = walk(make_job(), LIMITS, tmp_path).numbers["draw"]
+    walk(make_job(), tmp_path, **LIMITS)
+    tile = next(tile for tile in read_tiles(tmp_path) if INDICES[8] in tile.indices)
+    moved = tile.numbers["draw"] + 100
+    write_tile(tmp_path, tile._replace(numbers={**tile.numbers, "draw": moved}))
+    found = walk(make_job(), tmp_path, **LIMITS).numbers["draw"]
     shift = np.zeros(NUM_EXAMPLES)
     shift[8:16] = 100
     np.testing.assert_allclose(found, draws_of(INDICES) + shift[:, None], rtol=1e-6)
@@ -170,18 +178,18 @@ def test_going_on_rounds_as_if_nothing_had_happened(tmp_path):
         indices=np.arange(33),
         preferred=2,
     )
-    whole = walk(job, LIMITS, tmp_path)
+    whole = walk(job, tmp_path, **LIMITS)
     (tmp_path / "00000032.npz").unlink()
-    again = walk(job, LIMITS, tmp_path)
+    again = walk(job, tmp_path, **LIMITS)
     assert again.numbers["product"].tobytes() == whole.numbers["product"].tobytes()
 
 
 def test_more_examples_go_on_from_fewer_and_the_other_way_round(tmp_path):
     """The sums are of all that is there."""
     few, many = make_job(slice(10)), make_job()
-    walk(few, LIMITS, tmp_path)
-    assert_whole(walk(many, LIMITS, tmp_path))
-    found = walk(few, LIMITS, tmp_path)
+    walk(few, tmp_path, **LIMITS)
+    assert_whole(walk(many, tmp_path, **LIMITS))
+    found = walk(few, tmp_path, **LIMITS)
     np.testing.assert_array_equal(found.indices, INDICES[:10])
     np.testing.assert_array_equal(found.numbers["draw"], draws_of(INDICES[:10]))
 
@@ -193,7 +201,7 @@ def places(found):
 def test_a_deadline_ends_the_work_after_a_tile(tmp_path):
     done = []
     for _ in range(4):
-        found = walk(make_job(), PAST, tmp_path)
+        found = walk(make_job(), tmp_path, **PAST)
         done.append(places(found))
         assert_whole(found, done[-1])
     assert list(map(len, done)) == [8, 16, 21, 21]
@@ -202,15 +210,15 @@ def test_a_deadline_ends_the_work_after_a_tile(tmp_path):
 
 
 def test_a_deadline_that_has_not_come_ends_nothing(tmp_path):
-    later = LIMITS._replace(deadline=time.perf_counter() + 1000)
-    assert_whole(walk(make_job(), later))
+    later = LIMITS | {"deadline": time.perf_counter() + 1000}
+    assert_whole(walk(make_job(), **later))
 
 
 def test_a_deadline_before_a_gap_is_filled(tmp_path):
     """What is done is then not the first so many, and numbers stay with their examples."""
-    walk(make_job(preferred=2), LIMITS, tmp_path)
+    walk(make_job(preferred=2), tmp_path, **LIMITS)
     (tmp_path / f"{INDICES[0]:08d}.npz").unlink()
-    found = walk(make_job(preferred=1), PAST, tmp_path)
+    found = walk(make_job(preferred=1), tmp_path, **PAST)
     assert len(places(found)) == 8 + 5
     assert places(found)[-5:] == list(range(16, 21))
     assert_whole(found, places(found))
@@ -223,8 +231,8 @@ def multiply_out(context, key, x):
 def tile_size(folder, memory):
     xs = np.ones((300, 32), np.float32)
     job = make_job(function=multiply_out, xs=xs, indices=np.arange(300), preferred=32)
-    walk(job, LIMITS._replace(memory=memory), folder)
-    return len(parts.read(folder)[0].indices)
+    walk(job, folder, **LIMITS | {"memory": memory})
+    return len(read_tiles(folder)[0].indices)
 
 
 def test_tiles_keep_to_the_memory_budget(tmp_path):
@@ -269,10 +277,10 @@ def test_a_tile_is_worth_its_time_and_no_more(num_chains, gradients, wanted):
 
 
 def test_work_is_shown_only_if_asked_for_and_needed(capsys, tmp_path):
-    shown = LIMITS._replace(is_shown=True)
-    walk(make_job(), LIMITS, tmp_path)
-    walk(make_job(), shown, tmp_path)
+    shown = LIMITS | {"show_progress": True}
+    walk(make_job(), tmp_path, **LIMITS)
+    walk(make_job(), tmp_path, **shown)
     assert capsys.readouterr() == ("", "")
     (tmp_path / f"{INDICES[16]:08d}.npz").unlink()
-    walk(make_job(), shown, tmp_path)
+    walk(make_job(), tmp_path, **shown)
     assert capsys.readouterr() == ("", "some work  21/21\n")

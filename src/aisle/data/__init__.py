@@ -2,7 +2,7 @@
 
 from aisle.data.datasets import describe, load
 from aisle.data.download import fetch
-from aisle.data.places import data_directory
+from aisle.data.sources import data_directory
 from aisle.data.split import Dataset, Split, spread
 from aisle.data.values import as_split, check_support, remarks
 from aisle.data.view import View

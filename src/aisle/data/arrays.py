@@ -6,29 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 
 from aisle.data.readers import DAMAGE, TEST_SEED
-from aisle.data.split import Split
+from aisle.data.split import Dataset, Split
 from aisle.data.view import View
 from aisle.errors import InputError
 
-
-class Header(NamedTuple):
-    """What an array is, known before any of it is read."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-
-class Parts(NamedTuple):
-    """The parts of a file; without a `valid` of its own, that is None."""
-
-    train: Split
-    valid: Split | None
-    test: Split
+# train, valid if the file has one, test.
+Parts = tuple[Split, Split | None, Split]
 
 
 def is_file_name(text: str) -> bool:
@@ -36,14 +24,15 @@ def is_file_name(text: str) -> bool:
     return text.lower().endswith((".npy", ".npz")) or "/" in text or "\\" in text
 
 
-def read_user_file(path: Path, view: View) -> Parts:
+def read_user_file(path: Path, view: View) -> Dataset:
     """Open a user's file; one tenth of the rows is held out if it has no test part of its own."""
     if not path.is_file():
         raise InputError(f"{path} is not a file: give the path of an .npy or .npz file")
     readers = {".npy": _read_npy, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} is neither .npy nor .npz: save the examples with np.save")
-    return readers[path.suffix.lower()](path, view)
+    train, valid, test = readers[path.suffix.lower()](path, view)
+    return Dataset(path.stem, train, valid, test, train.arrays.shape[1:], str(path))
 
 
 def _hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
@@ -53,10 +42,10 @@ def _hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
 
 def _read_npy(path: Path, view: View) -> Parts:
     with _explained(path), path.open("rb") as file:
-        header = _read_header(file)
+        shape, dtype = _read_header(file)
         num_bytes = path.stat().st_size - file.tell()
-    _check(header, str(path), min_rows=2)
-    promised = math.prod(header.shape) * header.dtype.itemsize
+    _check(shape, dtype, str(path), min_rows=2)
+    promised = math.prod(shape) * dtype.itemsize
     if num_bytes < promised:
         raise InputError(
             f"{path} is cut short: its header promises {promised} bytes of values but {num_bytes} "
@@ -64,7 +53,7 @@ def _read_npy(path: Path, view: View) -> Parts:
         )
     with _explained(path):
         train, test = _hold_out(np.lib.format.open_memmap(path, mode="r"), view)
-    return Parts(train, None, test)
+    return train, None, test
 
 
 def _read_npz(path: Path, view: View) -> Parts:
@@ -86,25 +75,26 @@ def _read_npz(path: Path, view: View) -> Parts:
     array = found.pop(wanted[0])
     valid, test = (Split(found[n], None, view) if n in found else None for n in ("valid", "test"))
     train, held_out = _hold_out(array, view) if test is None else (Split(array, None, view), test)
-    return Parts(train, valid, held_out)
+    return train, valid, held_out
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:
     """Read an array of an npz file, after a look at its header has shown that it can be used."""
     with archive.open(f"{name}.npy") as file:
-        _check(_read_header(file), f"{name} in {path}", min_rows)
+        _check(*_read_header(file), f"{name} in {path}", min_rows)
     with archive.open(f"{name}.npy") as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _read_header(file: IO[bytes] | BufferedIOBase) -> Header:
+def _read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], np.dtype]:
+    """Return what an array is, before any of it is read."""
     version = np.lib.format.read_magic(file)
     # The third version differs from the second in the names of fields, which examples lack.
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     else:
         shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    return Header(shape, dtype)
+    return shape, dtype
 
 
 @contextmanager
@@ -130,8 +120,7 @@ def _explained(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _check(header: Header, what: str, min_rows: int) -> None:
-    shape = header.shape
+def _check(shape: tuple[int, ...], dtype: np.dtype, what: str, min_rows: int) -> None:
     if len(shape) < 2:
         raise InputError(
             f"{what} has the shape {shape}: it needs one row for each example, as in (N, D) or "
@@ -142,9 +131,9 @@ def _check(header: Header, what: str, min_rows: int) -> None:
             f"{what} has the shape {shape}: it needs at least {min_rows} "
             f"row{'s' if min_rows > 1 else ''} and one value in a row"
         )
-    if header.dtype.kind not in "buif" or header.dtype.itemsize > 8:
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
         raise InputError(
-            f"{what} has values of type {header.dtype}: save numbers, as x.astype(np.float32)"
+            f"{what} has values of type {dtype}: save numbers, as x.astype(np.float32)"
         )
 
 

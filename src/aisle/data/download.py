@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aisle.data.places import checksum, data_directory, find_form, read_verified
-from aisle.data.sources import DataFile, Form, Source, named
+from aisle.data.readers import checksum, read_verified
+from aisle.data.sources import DataFile, Source, data_directory, named
 from aisle.errors import InputError
 from aisle.files import disk_errors, locked, remove_leftovers, replacing
 
@@ -18,34 +18,22 @@ TIMEOUT = 30.0
 _READ_BYTES = 1 << 16
 
 
-class _MirrorError(Exception):
-    """One mirror did not give the file; the message says why."""
-
-
-class _NoMirrorError(InputError):
-    """No mirror gave the file; the message names each with its reason."""
+class _NotFetchedError(Exception):
+    """A file was not to be had; the message says why, or from which mirrors."""
 
 
 class _Bar:
     """What pooch expects of a progress bar, drawn by rich."""
 
+    # Set by pooch; 0 if the server does not tell the size.
+    total = 0
+
     def __init__(self, progress: "Progress", name: str):
         self._progress = progress
         self._task = progress.add_task(name, total=None)
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        return self._total
-
-    @total.setter
-    def total(self, num_bytes: int) -> None:
-        self._total = num_bytes
-        # A server that does not tell the size is reported as 0.
-        self._progress.update(self._task, total=num_bytes or None)
 
     def update(self, num_bytes: int) -> None:
-        self._progress.advance(self._task, num_bytes)
+        self._progress.update(self._task, total=self.total or None, advance=num_bytes)
 
     def reset(self) -> None:
         self._progress.update(self._task, completed=0)
@@ -71,9 +59,9 @@ def fetch(
     """
     source = named(name)
     folder = data_directory(data_dir) / source.name
-    found = find_form(source, folder)
+    found = source.form_in(folder)
     if found and all(_is_whole(folder / file.name, file, source) for file in found.files):
-        return _paths(found, folder)
+        return found.paths(folder)
     with disk_errors(folder, "make room, or choose another folder with AISLE_DATA or --data-dir"):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), _progress() as progress:
@@ -87,14 +75,16 @@ def _fetch_forms(
     """Fetch the first form of a data set that the mirrors have."""
     failures = []
     for form in source.forms:
-        if not all(file.urls for file in form.files):
+        if not form.mirrors:
             continue
         try:
             for file in form.files:
                 if not _is_whole(folder / file.name, file, source):
-                    _fetch_file(file, folder, _addresses(file, mirrors), progress)
-            return _paths(form, folder)
-        except _NoMirrorError as error:
+                    _fetch_file(
+                        file, folder, form.mirrors if mirrors is None else mirrors, progress
+                    )
+            return form.paths(folder)
+        except _NotFetchedError as error:
             failures.append(str(error))
     raise InputError(
         f"cannot fetch {source.name}: {'; '.join(failures)}; check the connection, or put the "
@@ -102,25 +92,23 @@ def _fetch_forms(
     )
 
 
-def _addresses(file: DataFile, mirrors: Sequence[str] | None) -> Sequence[str]:
-    if mirrors is None:
-        return file.urls
-    return [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors]
-
-
-def _fetch_file(file: DataFile, folder: Path, urls: Sequence[str], progress: "Progress") -> None:
+def _fetch_file(file: DataFile, folder: Path, mirrors: Sequence[str], progress: "Progress") -> None:
+    """Fetch a file from the first mirror that has it, whole and with the right hash."""
     reasons = []
-    for url in urls:
-        bar = _Bar(progress, file.name)
+    for mirror in mirrors:
+        url, bar = f"{mirror.rstrip('/')}/{file.name}", _Bar(progress, file.name)
         try:
             with replacing(folder / file.name) as temporary:
                 _download(url, temporary, bar)
-                _check_hash(temporary, file)
+                expected = file.checksum or ""
+                found = checksum(temporary.read_bytes(), expected.partition(":")[0])
+                if found != expected:
+                    raise _NotFetchedError(f"it should have {expected} but has {found}")
             return
-        except _MirrorError as error:
+        except _NotFetchedError as error:
             bar.hide()
             reasons.append(f"{url} ({error})")
-    raise _NoMirrorError(f"no {file.name} from {', '.join(reasons) or 'any mirror'}")
+    raise _NotFetchedError(f"no {file.name} from {', '.join(reasons) or 'any mirror'}")
 
 
 def _download(url: str, path: Path, bar: _Bar) -> None:
@@ -133,7 +121,7 @@ def _download(url: str, path: Path, bar: _Bar) -> None:
     try:
         pooch.HTTPDownloader(chunk_size=_READ_BYTES, **options)(url, str(path), None)
     except requests.RequestException as error:
-        raise _MirrorError(_reason(error)) from None
+        raise _NotFetchedError(_reason(error)) from None
 
 
 def _reason(error: Exception) -> str:
@@ -150,13 +138,6 @@ def _reason(error: Exception) -> str:
     return f"no connection: {type(error).__name__}"
 
 
-def _check_hash(path: Path, file: DataFile) -> None:
-    expected = file.checksum or ""
-    found = checksum(path.read_bytes(), expected.partition(":")[0])
-    if found != expected:
-        raise _MirrorError(f"it should have {expected} but has {found}")
-
-
 def _is_whole(path: Path, file: DataFile, source: Source) -> bool:
     if not path.is_file():
         return False
@@ -165,10 +146,6 @@ def _is_whole(path: Path, file: DataFile, source: Source) -> bool:
     except InputError:
         return False
     return True
-
-
-def _paths(form: Form, folder: Path) -> list[Path]:
-    return [folder / file.name for file in form.files]
 
 
 def _progress() -> "Progress":

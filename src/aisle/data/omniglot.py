@@ -8,15 +8,15 @@ a few grey levels of 255.
 import io
 import re
 import zipfile
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from aisle.data.places import damaged, read_verified
-from aisle.data.readers import DAMAGE, Arrays, both_checked
-from aisle.data.sources import OMNIGLOT_CACHE, Form, Source
+from aisle.data.readers import DAMAGE, Arrays, checked, damaged, read_verified
+from aisle.data.sources import OMNIGLOT_CACHE, DataFile, Form, Source
 from aisle.files import replacing
 
 RAW_SIZE = 105
@@ -88,34 +88,27 @@ def shrink(ink: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def read_archives(folder: Path, form: Form, source: Source) -> Arrays:
     """Read, resize and split the raw archives, and keep the result next to them."""
-    with ExitStack() as stack:
-        drawings: list[Drawing] = []
-        for file in form.files:
-            path = folder / file.name
-            archive = stack.enter_context(_opened(path, read_verified(path, file, source), source))
-            drawings += _drawings(path, archive)
-        drawings.sort()
-        train, test = (_pictures(drawings, part, source) for part in ("train", "test"))
-    both_checked(train, test, folder / "images_*.zip", source)
-    _keep(folder / OMNIGLOT_CACHE, train, test)
+    drawings = sorted(each for file in form.files for each in _drawings(folder, file, source))
+    train, test = (_pictures(drawings, part, source) for part in ("train", "test"))
+    checked(train, test, folder / "images_*.zip", source)
+    # A folder that cannot be written only costs the time to do this again.
+    with suppress(OSError), replacing(folder / OMNIGLOT_CACHE) as part, part.open("wb") as cache:
+        np.savez_compressed(cache, train=train, test=test)
     return train, test
 
 
-def _opened(path: Path, content: bytes, source: Source) -> zipfile.ZipFile:
+def _drawings(folder: Path, file: DataFile, source: Source) -> Iterator[Drawing]:
+    path = folder / file.name
+    content = read_verified(path, file, source)
     try:
-        return zipfile.ZipFile(io.BytesIO(content))
+        archive = zipfile.ZipFile(io.BytesIO(content))
     except DAMAGE:
         raise damaged(path, source, "it is cut short, or not a zip archive") from None
-
-
-def _drawings(path: Path, archive: zipfile.ZipFile) -> list[Drawing]:
-    found = []
     for member in archive.namelist():
         if match := _MEMBER.fullmatch(member):
             alphabet, character, drawer = match.groups()
             script = _SCRIPTS.get(alphabet, alphabet)
-            found.append(Drawing(script, int(character), int(drawer), member, path, archive))
-    return found
+            yield Drawing(script, int(character), int(drawer), member, path, archive)
 
 
 def _pictures(drawings: list[Drawing], part: str, source: Source) -> np.ndarray:
@@ -148,9 +141,3 @@ def _cubic(x: np.ndarray) -> np.ndarray:
     inner = (1.5 * x - 2.5) * x**2 + 1
     outer = ((-0.5 * x + 2.5) * x - 4) * x + 2
     return np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
-
-
-def _keep(path: Path, train: np.ndarray, test: np.ndarray) -> None:
-    # A folder that cannot be written only costs the time to do this again.
-    with suppress(OSError), replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, train=train, test=test)

@@ -4,6 +4,8 @@ Every reader takes the folder, the form found there and the data set, which says
 it returns the training and the test array, of shape (N, height, width).
 """
 
+import gzip
+import hashlib
 import io
 import math
 import struct
@@ -13,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from aisle.data.places import damaged, read_verified
 from aisle.data.sources import DataFile, Form, Source
 from aisle.data.split import Split
+from aisle.errors import InputError
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -44,8 +46,8 @@ def read_idx(folder: Path, form: Form, source: Source) -> Arrays:
     """Read two files of images in the idx format of MNIST, as they are or zipped."""
     train, test = form.files
     return (
-        checked(_idx_images(folder, train, source), source.num_train, folder / train.name, source),
-        checked(_idx_images(folder, test, source), source.num_test, folder / test.name, source),
+        _idx_images(folder / train.name, train, source, source.num_train),
+        _idx_images(folder / test.name, test, source, source.num_test),
     )
 
 
@@ -62,7 +64,7 @@ def read_mat(folder: Path, form: Form, source: Source) -> Arrays:
     except Exception:  # SciPy has no common error for files that it cannot read
         reason = "it is not a MATLAB file with pictures in `data` and `testdata`"
         raise damaged(path, source, reason) from None
-    return both_checked(train, test, path, source)
+    return checked(train, test, path, source)
 
 
 def read_npz(folder: Path, form: Form, source: Source) -> Arrays:
@@ -75,19 +77,18 @@ def read_npz(folder: Path, form: Form, source: Source) -> Arrays:
             train, test = arrays["train"], arrays["test"]
     except (*DAMAGE, TypeError):
         raise damaged(path, source, "it is not an npz file with `train` and `test`") from None
-    return both_checked(train, test, path, source)
+    return checked(train, test, path, source)
 
 
-def both_checked(train: np.ndarray, test: np.ndarray, path: Path, source: Source) -> Arrays:
+def checked(train: np.ndarray, test: np.ndarray, path: Path, source: Source) -> Arrays:
     """Return the two parts of a data set if they have the shapes that belong to it."""
     return (
-        checked(train, source.num_train, path, source),
-        checked(test, source.num_test, path, source),
+        _checked(train, source.num_train, path, source),
+        _checked(test, source.num_test, path, source),
     )
 
 
-def checked(array: np.ndarray, count: int, path: Path, source: Source) -> np.ndarray:
-    """Return an array if it holds `count` pictures of the right shape and type."""
+def _checked(array: np.ndarray, count: int, path: Path, source: Source) -> np.ndarray:
     expected = (count, *source.shape)
     if array.shape != expected or array.dtype != np.uint8:
         reason = f"it should hold {expected} uint8 but holds {array.shape} {array.dtype}"
@@ -95,8 +96,7 @@ def checked(array: np.ndarray, count: int, path: Path, source: Source) -> np.nda
     return array
 
 
-def _idx_images(folder: Path, file: DataFile, source: Source) -> np.ndarray:
-    path = folder / file.name
+def _idx_images(path: Path, file: DataFile, source: Source, count: int) -> np.ndarray:
     content = read_verified(path, file, source)
     if content[:4] != _IDX_MAGIC or len(content) < _IDX_HEADER.size:
         raise damaged(path, source, "it does not start with the magic number 2051 of idx images")
@@ -105,10 +105,41 @@ def _idx_images(folder: Path, file: DataFile, source: Source) -> np.ndarray:
     if pixels.size != math.prod(shape):
         reason = f"its header promises {math.prod(shape)} pixels but {pixels.size} follow"
         raise damaged(path, source, reason)
-    return pixels.reshape(shape)
+    return _checked(pixels.reshape(shape), count, path, source)
 
 
 def _upright(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     # MATLAB stores a picture column by column, so its rows and columns come out exchanged.
     pictures = columns.T.reshape(-1, *shape[::-1]).swapaxes(1, 2)
     return np.ascontiguousarray(np.rint(255 * pictures).astype(np.uint8))
+
+
+def checksum(content: bytes, algorithm: str) -> str:
+    """Return "algorithm:digest" of some bytes."""
+    # Against accidents only; and a hardened Python refuses md5 for anything else.
+    return f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
+
+
+def read_verified(path: Path, file: DataFile, source: Source) -> bytes:
+    """Return what is in a file, unzipped if it is a gzip file, after checking its hash."""
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise damaged(path, source, "it is cut short, or not a gzip file") from None
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path} ({error.strerror}): check the file and its permissions"
+        ) from None
+    expected = file.content or file.checksum
+    if expected and (found := checksum(content, expected.partition(":")[0])) != expected:
+        raise damaged(path, source, f"it should have {expected} but has {found}")
+    return content
+
+
+def damaged(path: Path, source: Source, reason: str) -> InputError:
+    """Return the error for a file of a named data set that is not what it should be."""
+    return InputError(
+        f"{path} cannot be used: {reason}; delete it and run `aisle data fetch {source.name}`"
+    )

@@ -1,5 +1,7 @@
 """The named data sets: what they are, where they come from and how to know them again."""
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 from aisle.errors import InputError
@@ -13,13 +15,11 @@ class DataFile(NamedTuple):
         checksum: of the file as it is published, as "algorithm:digest"; None if it has none.
         content: the same for what is inside a gzip file. It decides about a file that is already
             there: zipping the same content again changes the bytes of the container.
-        urls: where to fetch it, in the order to try; none for a file that is only used if found.
     """
 
     name: str
     checksum: str | None = None
     content: str | None = None
-    urls: tuple[str, ...] = ()
 
 
 class Form(NamedTuple):
@@ -29,11 +29,18 @@ class Form(NamedTuple):
         kind: the reader that understands it: "sklearn", "idx", "mat", "npz" or "archives".
         files: none, for data that come with a package.
         note: what a reader of results has to know about the form, if anything.
+        mirrors: addresses of folders to fetch the files from, in the order to try; none for a
+            form that is only used if found.
     """
 
     kind: str
     files: tuple[DataFile, ...]
     note: str = ""
+    mirrors: tuple[str, ...] = ()
+
+    def paths(self, folder: Path) -> list[Path]:
+        """Return where the files are, or would be, in the folder of the data set."""
+        return [folder / file.name for file in self.files]
 
 
 class Source(NamedTuple):
@@ -54,25 +61,14 @@ class Source(NamedTuple):
     licence: str
     forms: tuple[Form, ...]
 
+    def form_in(self, folder: Path) -> Form | None:
+        """Return the first form whose files are all in `folder`."""
+        for form in self.forms:
+            if all(path.is_file() for path in form.paths(folder)):
+                return form
+        return None
 
-def _mirrored(
-    name: str, folders: tuple[str, ...], checksum: str, content: str | None = None
-) -> DataFile:
-    return DataFile(name, checksum, content, tuple(f"{folder}/{name}" for folder in folders))
 
-
-_MNIST_FOLDERS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-    "https://storage.googleapis.com/cvdf-datasets/mnist",
-)
-_IWAE_FOLDERS = (
-    "https://github.com/yburda/iwae/raw/master/datasets/OMNIGLOT",
-    "https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT",
-)
-_OMNIGLOT_FOLDERS = (
-    "https://github.com/brendenlake/omniglot/raw/master/python",
-    "https://raw.githubusercontent.com/brendenlake/omniglot/master/python",
-)
 _RECONSTRUCTED = "reconstructed to the IWAE 28x28 split"
 
 _MNIST_TRAIN = "md5:6bbc9ace898e44ae57da46a324031adb"
@@ -105,18 +101,20 @@ _MNIST = Source(
         Form(
             "idx",
             (
-                _mirrored(
+                DataFile(
                     "train-images-idx3-ubyte.gz",
-                    _MNIST_FOLDERS,
                     "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
                     _MNIST_TRAIN,
                 ),
-                _mirrored(
+                DataFile(
                     "t10k-images-idx3-ubyte.gz",
-                    _MNIST_FOLDERS,
                     "md5:9fb629c4189551a2d022fa330f9573f3",
                     _MNIST_TEST,
                 ),
+            ),
+            mirrors=(
+                "https://ossci-datasets.s3.amazonaws.com/mnist",
+                "https://storage.googleapis.com/cvdf-datasets/mnist",
             ),
         ),
         Form(
@@ -141,7 +139,11 @@ _OMNIGLOT = Source(
     forms=(
         Form(
             "mat",
-            (_mirrored("chardata.mat", _IWAE_FOLDERS, "md5:21ecaf34373511aa7691cf2e0802aa3d"),),
+            (DataFile("chardata.mat", "md5:21ecaf34373511aa7691cf2e0802aa3d"),),
+            mirrors=(
+                "https://github.com/yburda/iwae/raw/master/datasets/OMNIGLOT",
+                "https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT",
+            ),
         ),
         Form(
             "npz",
@@ -157,18 +159,14 @@ _OMNIGLOT = Source(
         Form(
             "archives",
             (
-                _mirrored(
-                    "images_background.zip",
-                    _OMNIGLOT_FOLDERS,
-                    "md5:68d2efa1b9178cc56df9314c21c6e718",
-                ),
-                _mirrored(
-                    "images_evaluation.zip",
-                    _OMNIGLOT_FOLDERS,
-                    "md5:6b91aef0f799c5bb55b94e3f2daec811",
-                ),
+                DataFile("images_background.zip", "md5:68d2efa1b9178cc56df9314c21c6e718"),
+                DataFile("images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
             ),
             _RECONSTRUCTED,
+            mirrors=(
+                "https://github.com/brendenlake/omniglot/raw/master/python",
+                "https://raw.githubusercontent.com/brendenlake/omniglot/master/python",
+            ),
         ),
     ),
 )
@@ -184,3 +182,13 @@ def named(name: str) -> Source:
             "that ends in .npy or .npz"
         )
     return SOURCES[name]
+
+
+def data_directory(data_dir: str | Path | None = None) -> Path:
+    """Return `data_dir`, or else the folder that AISLE_DATA names, or else the user's cache."""
+    chosen = data_dir or os.environ.get("AISLE_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return pooch.os_cache("aisle")

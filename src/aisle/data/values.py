@@ -112,20 +112,10 @@ def _arrays(x: Any, source: str) -> PyTree:
     leaves = jax.tree.leaves(x)
     if not leaves:
         raise InputError(f"{source} hold no arrays: give examples along the first axis")
-    if not all(map(_is_arraylike, leaves)):
-        raise InputError(
-            f"{source} are {_called(x)}: give an array, as by np.asarray, or a pytree of arrays; a "
-            "sparse matrix by its toarray()"
-        )
     for leaf in leaves:
-        _check_masked(leaf, source)
+        _check_leaf(leaf, x, source)
     arrays = jax.tree.map(np.asarray, x)
     shapes = [a.shape for a in jax.tree.leaves(arrays)]
-    for array in jax.tree.leaves(arrays):
-        if array.dtype.kind not in "buif":
-            raise InputError(
-                f"{source} have values of type {array.dtype}, such as {_first(array)}: give numbers"
-            )
     if any(not shape or shape[0] != shapes[0][0] for shape in shapes):
         raise InputError(
             f"{source} have the shapes {shapes}: give arrays with examples along the first axis, "
@@ -141,27 +131,26 @@ def _arrays(x: Any, source: str) -> PyTree:
     return arrays
 
 
-def _is_arraylike(leaf: Any) -> bool:
+def _check_leaf(leaf: Any, x: Any, source: str) -> None:
+    """Refuse what is no array of numbers, or would lose something on the way to one."""
     is_sparse = hasattr(leaf, "toarray")
-    return hasattr(leaf, "__array__") and hasattr(leaf, "shape") and not is_sparse
-
-
-def _called(x: Any) -> str:
-    if isinstance(x, list | tuple):
-        return f"a {type(x).__name__} of numbers or other objects"
-    return f"a {type(x).__name__}"
-
-
-def _first(array: np.ndarray) -> str:
-    return repr(array.ravel()[0]) if array.size else "none"
-
-
-def _check_masked(array: Any, source: str) -> None:
-    number = np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0
+    if not (hasattr(leaf, "__array__") and hasattr(leaf, "shape")) or is_sparse:
+        inside = " of numbers or other objects" if isinstance(x, list | tuple) else ""
+        raise InputError(
+            f"{source} are a {type(x).__name__}{inside}: give an array, as by np.asarray, or a "
+            "pytree of arrays; a sparse matrix by its toarray()"
+        )
+    number = np.ma.count_masked(leaf) if isinstance(leaf, np.ma.MaskedArray) else 0
     if number:
         raise InputError(
             f"{source} have {number} masked values, and a mask would be lost: pass the mask as "
             "part of the data, and let the model's log_likelihood use it"
+        )
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "buif":
+        first = repr(array.ravel()[0]) if array.size else "none"
+        raise InputError(
+            f"{source} have values of type {array.dtype}, such as {first}: give numbers"
         )
 
 

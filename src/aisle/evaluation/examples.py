@@ -13,7 +13,7 @@ from aisle.annealing import Annealed, Ladder, anneal, anneal_reverse, log_mean_e
 from aisle.annealing.importance import importance_log_weights
 from aisle.evaluation.work import Numbers, map_chains
 from aisle.models.joint import log_joint
-from aisle.types import Latent, Model, Observation, PRNGKey, Proposal
+from aisle.types import Model, Observation, PRNGKey, Proposal
 
 # Draws of q whose mean tells which latents an encoder uses, in two halves.
 _DRAWS_OF_HALF = 32
@@ -52,7 +52,7 @@ def importance(context: tuple[Model, Proposal, int], key: PRNGKey, x: Observatio
     key_weights, key_draws = jax.random.split(key)
     log_weights = importance_log_weights(key_weights, q, log_joint(model, x), num_samples)
     halves = jax.random.split(key_draws, (2, _DRAWS_OF_HALF))
-    draws = jax.vmap(jax.vmap(lambda key: _flat(q.sample(key))))(halves)
+    draws = jax.vmap(jax.vmap(lambda key: ravel_pytree(q.sample(key))[0]))(halves)
     return {
         "bound": log_mean_exp(log_weights),
         "elbo": jnp.mean(log_weights),
@@ -75,7 +75,3 @@ def _chains(run: Callable[[PRNGKey], Annealed], key: PRNGKey, num_chains: int) -
         "mean_acceptance": jnp.mean(found["mean_acceptance"], axis=0),
         "num_nonfinite": jnp.sum(found["num_nonfinite"]),
     }
-
-
-def _flat(z: Latent) -> jax.Array:
-    return ravel_pytree(z)[0]

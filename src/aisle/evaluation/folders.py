@@ -1,9 +1,10 @@
-"""Folders that belong to one evaluation, so that no two mix their numbers."""
+"""What an evaluation keeps in its folder: to resume it, and so that no two mix their numbers."""
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle import processes
+from aisle.data.readers import DAMAGE
 from aisle.errors import InputError
 from aisle.files import disk_errors, json_text, replacing
 
@@ -21,15 +24,26 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     file = folder / "settings.json"
     content = json_text(settings, indent=1)
     with disk_errors(folder, "choose another folder"):
-        if file.exists():
-            _compare(folder, _read(file), json.loads(content))
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        # What a process that was killed right here has left is not somebody else's.
-        if any(not path.match(f".{file.name}.*.partial") for path in folder.iterdir()):
-            raise InputError(f"{folder} holds other files: choose another folder")
-        with replacing(file) as part:
-            part.write_text(content)
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            # What a process that was killed right here has left is not somebody else's.
+            if any(not path.match(f".{file.name}.*.partial") for path in folder.iterdir()):
+                raise InputError(f"{folder} holds other files: choose another folder")
+            with replacing(file) as part:
+                part.write_text(content)
+        try:
+            stored = json.loads(file.read_text())
+        except ValueError:
+            raise InputError(
+                f"{file} is damaged: remove {folder}, or choose another folder"
+            ) from None
+    wanted = json.loads(content)
+    every = sorted(wanted.keys() | stored.keys())
+    names = [name for name in every if stored.get(name) != wanted.get(name)]
+    if names:
+        raise InputError(
+            f"{folder} is an evaluation with other {', '.join(names)}: choose another folder"
+        )
 
 
 def digest(tree: PyTree) -> str:
@@ -51,19 +65,38 @@ def digest_of_classes(tree: PyTree) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def kept(
+    file: Path | None, make: Callable[[], dict[str, np.ndarray]]
+) -> tuple[dict[str, np.ndarray], float]:
+    """Return the arrays of a file, or make and keep them, and the seconds that making them took.
+
+    They are the same in all processes.
+    """
+    stored = None if file is None else load_arrays(file)
+    is_there = stored is not None
+    if stored is None:
+        start = time.perf_counter()
+        stored = make()
+        stored["seconds"] = np.array(time.perf_counter() - start)
+    stored = processes.from_first(stored)
+    if file is not None:
+        processes.first_does(lambda: is_there or save_arrays(file, stored))
+    return stored, float(stored["seconds"])
+
+
+def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write an npz file, whole or not at all, in a folder that is made if need be."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    """Read an npz file, or return None if it is not there or damaged."""
     try:
-        return json.loads(file.read_text())
-    except ValueError:
-        raise InputError(
-            f"{file} is damaged: remove {file.parent}, or choose another folder"
-        ) from None
-
-
-def _compare(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    every = sorted(wanted.keys() | stored.keys())
-    names = [name for name in every if stored.get(name) != wanted.get(name)]
-    if names:
-        raise InputError(
-            f"{folder} is an evaluation with other {', '.join(names)}: choose another folder"
-        )
+        # Opened here, as NumPy leaves open what it finds to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except DAMAGE:
+        return None

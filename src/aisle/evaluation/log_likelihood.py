@@ -87,41 +87,49 @@ def log_likelihood(
             f"is {sampler.refit} but chains start at the prior: give a proposal, or use 0",
             argument="refit",
         )
-    proposal = PriorProposal(model) if proposal is None else proposal
-    check_encoder(proposal)
-    xs, example = observations(model, x, "x")
+    proposal, xs, example = prepared(model, proposal, x)
     numbers = _numbers(indices, len(tree.leaves(xs)[0]))
-    pilot = None if pilot_x is None else observations(model, pilot_x, "pilot_x")[0]
-    kernel = sampler.kernel.suited_to(proposal, example)
-    check_density(model, proposal, example)
+    pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")[0]
     identity = {
         "weights": digest((model, proposal)),
         "classes": digest_of_classes((model, proposal)),
         "examples": digest((xs, numbers)),
         "pilot_examples": digest(pilot),
     }
+    budget = certificate.max_seconds
     task = Task(
-        model,
-        proposal,
-        xs,
-        pilot,
-        numbers,
-        dataclasses.replace(sampler, kernel=kernel),
-        certificate,
-        importance_samples,
-        int(seed),
-        None if out is None else Path(out),
-        _plain(about),
-        identity,
-        show_progress,
+        model=model,
+        proposal=proposal,
+        x=xs,
+        pilot_x=pilot,
+        indices=numbers,
+        sampler=dataclasses.replace(sampler, kernel=sampler.kernel.suited_to(proposal, example)),
+        certificate=certificate,
+        importance_samples=importance_samples,
+        seed=int(seed),
+        folder=None if out is None else Path(out),
+        about=_plain(about),
+        identity=identity,
+        deadline=None if budget is None else time.perf_counter() + budget,
+        show_progress=show_progress,
     )
     with ExitStack() as stack:
         processes.first_does(lambda: _enter(task, stack))
         return _evaluate(task, report)
 
 
-def observations(model: Model, x: PyTree, source: str) -> tuple[PyTree, Observation]:
-    """Return examples as the model sees them, and the first of them; refuse what does not fit."""
+def prepared(
+    model: Model, proposal: Proposal | None, x: PyTree
+) -> tuple[Proposal, PyTree, Observation]:
+    """Return the proposal, examples as the model sees them, and the first one; refuse misfits."""
+    proposal = PriorProposal(model) if proposal is None else proposal
+    check_encoder(proposal)
+    xs, example = _observations(model, x, "x")
+    check_density(model, proposal, example)
+    return proposal, xs, example
+
+
+def _observations(model: Model, x: PyTree, source: str) -> tuple[PyTree, Observation]:
     split = as_split(x, source)
     xs = split.observe(np.arange(len(split))) if isinstance(x, Split) else split.arrays
     example = tree.map(lambda a: jnp.asarray(a[0]), xs)
@@ -170,13 +178,10 @@ def _enter(task: Task, stack: ExitStack) -> None:
 
 
 def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:
-    budget = task.certificate.max_seconds
-    deadline = None if budget is None else time.perf_counter() + budget
     start = refit_start(task) if task.sampler.refit else task
-    result = run_rounds(start, deadline, report)
+    result = run_rounds(start, report)
     if task.importance_samples:
-        bound = bound_by_importance(task, deadline, result)
-        result = dataclasses.replace(result, importance=bound)
+        result = dataclasses.replace(result, importance=bound_by_importance(task, result))
     if (folder := task.folder) is not None:
         processes.first_does(lambda: save(result, folder))
     return result

@@ -18,7 +18,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Key, PyTree
 from numpy.typing import ArrayLike
 
 from aisle.annealing import Kernel, Ladder, anneal
@@ -27,10 +27,9 @@ from aisle.annealing.tuning import StepSizes
 from aisle.compilation import jit
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation import pilot
-from aisle.evaluation.log_likelihood import observations
+from aisle.evaluation.log_likelihood import prepared
 from aisle.evaluation.sampler import ImportanceSampler, Sampler
-from aisle.models.distributions import PriorProposal
-from aisle.models.joint import check_density, check_encoder, log_joint
+from aisle.models.joint import log_joint
 from aisle.types import (
     Distribution,
     Latent,
@@ -90,10 +89,7 @@ def sample_posterior(
         )
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal = PriorProposal(model) if proposal is None else proposal
-    check_encoder(proposal)
-    xs, example = observations(model, x, "x")
-    check_density(model, proposal, example)
+    proposal, xs, example = prepared(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
         return _draw(key_draws, model, proposal, xs, None, sampler.num_samples, num_draws)
@@ -127,41 +123,37 @@ def draw_many(
     filled = keys[jnp.arange(num_tiles * tile) % len(keys)]
 
     def draw(key: PRNGKey) -> Latent:
-        if ladder is None:
-            return draw_is(key, q, log_joint, num_samples)
-        return draw_ais(key, q, log_joint, ladder, num_samples)
+        return draw_one(key, q, log_joint, ladder, num_samples)
 
     draws = jax.lax.map(draw, filled, batch_size=tile)
     return jax.tree.map(lambda a: a[: len(keys)], draws)
 
 
-def draw_is(key: PRNGKey, q: Distribution, log_joint: LogDensity, num_samples: int) -> Latent:
-    """Draw one latent from q_IS."""
-    key_samples, key_choice = jax.random.split(key)
-    log_weights = importance_log_weights(
-        key_samples, q, log_joint, num_samples, samples_per_tile=_SAMPLES_PER_TILE
-    )
-    index, is_defined = _choose(key_choice, log_weights)
-    # The sample is drawn again from its key, so that K of them need not be kept. These must be the
-    # keys of aisle/annealing/importance.py: with others, every draw would be one of q.
-    z = q.sample(jax.random.split(key_samples, num_samples)[index])
-    return jax.tree.map(lambda a: jnp.where(is_defined, a, jnp.nan), z)
-
-
-def draw_ais(
-    key: PRNGKey, q: Distribution, log_joint: LogDensity, ladder: Ladder, num_chains: int
+def draw_one(
+    key: PRNGKey, q: Distribution, log_joint: LogDensity, ladder: Ladder | None, num_samples: int
 ) -> Latent:
-    """Draw one latent from q_AIS."""
-    key_chains, key_choice = jax.random.split(key)
+    """Draw one latent from q_AIS or, without a ladder, from q_IS."""
+    key_samples, key_choice = jax.random.split(key)
+    keys = jax.random.split(key_samples, num_samples)
+    if ladder is None:
+        log_weights = importance_log_weights(
+            key_samples, q, log_joint, num_samples, samples_per_tile=_SAMPLES_PER_TILE
+        )
+        index = jax.random.categorical(key_choice, log_weights)
+        # The sample is drawn again from its key, so that K of them need not be kept. These must be
+        # the keys of aisle/annealing/importance.py: with others, every draw would be one of q.
+        z = q.sample(keys[index])
+    else:
 
-    def chain(key: PRNGKey) -> tuple[Latent, Scalar]:
-        run = anneal(key, q, log_joint, ladder)
-        return run.z, run.log_weight
+        def chain(key: PRNGKey) -> tuple[Latent, Scalar]:
+            run = anneal(key, q, log_joint, ladder)
+            return run.z, run.log_weight
 
-    keys = jax.random.split(key_chains, num_chains)
-    ends, log_weights = jax.lax.map(chain, keys, batch_size=min(num_chains, _CHAINS_PER_TILE))
-    index, is_defined = _choose(key_choice, log_weights)
-    return jax.tree.map(lambda a: jnp.where(is_defined, a[index], jnp.nan), ends)
+        ends, log_weights = jax.lax.map(chain, keys, batch_size=min(num_samples, _CHAINS_PER_TILE))
+        index = jax.random.categorical(key_choice, log_weights)
+        z = jax.tree.map(lambda a: a[index], ends)
+    is_defined = jnp.isfinite(jnp.max(log_weights))
+    return jax.tree.map(lambda a: jnp.where(is_defined, a, jnp.nan), z)
 
 
 @jit
@@ -180,13 +172,6 @@ def _draw(
         return draw_many(keys, proposal(x), log_joint(model, x), ladder, num_samples)
 
     return jax.lax.map(one, (jnp.arange(len(jax.tree.leaves(xs)[0])), xs))
-
-
-def _choose(
-    key: PRNGKey, log_weights: Float[Array, " samples"]
-) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """Choose one by its normalised weight, and say whether the weights allow a choice."""
-    return jax.random.categorical(key, log_weights), jnp.isfinite(jnp.max(log_weights))
 
 
 def _checked_sizes(step_sizes: ArrayLike, num_temperatures: int) -> StepSizes:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,6 @@ from jaxtyping import Array, Float
 
 from aisle.models import DiagonalNormal, LinearGaussian
 from aisle.types import LogDensity, PRNGKey
-
-Made = TypeVar("Made")
 
 
 class Problem(NamedTuple):
@@ -29,19 +27,7 @@ class Problem(NamedTuple):
     sample: Callable[[PRNGKey], Float[Array, " latent"]]
 
 
-def _at_once(make: Callable[[], Made]) -> Callable[[], Made]:
-    """Compute arrays at once: kept from inside a compilation, they would be of no use."""
-
-    @functools.wraps(make)
-    def call() -> Made:
-        with jax.ensure_compile_time_eval():
-            return make()
-
-    return call
-
-
 @functools.cache
-@_at_once
 def narrow_normal() -> Problem:
     """N(0, 1) -> N(1.5, 0.3^2): an energy kept from the temperature before shows as a bias."""
     target = dist.Normal(jnp.array([1.5]), 0.3).to_event(1)
@@ -50,7 +36,6 @@ def narrow_normal() -> Problem:
 
 
 @functools.cache
-@_at_once
 def lopsided() -> Problem:
     """N(0, 1) -> half of itself and half N(1.5, 0.4^2), scaled: skewed, so no sign error hides.
 
@@ -78,7 +63,6 @@ class LinearGaussianProblem(NamedTuple):
 
 
 @functools.cache
-@_at_once
 def linear_gaussian() -> LinearGaussianProblem:
     """Return a model of 4 observed and 3 latent dimensions, the latents correlated given x.
 

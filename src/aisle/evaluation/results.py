@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aisle.evaluation.parts import save_arrays
+from aisle.evaluation.folders import save_arrays
 from aisle.files import finite, json_text, write_bytes, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
@@ -170,13 +170,12 @@ class LogLikelihood:
 
 def as_json(result: LogLikelihood) -> dict[str, Any]:
     """Return a result as plain values; what is not finite becomes null."""
-    last = result.rounds[-1]
     content = {
         "format": FORMAT,
         "what": "stochastic lower bound of log p(x) in nats, by annealed importance sampling",
-        "log_likelihood": result.estimate._asdict(),
-        "whole_split": None if result.whole_split is None else result.whole_split._asdict(),
-        "bdmc": _bidirectional(last.bdmc),
+        "log_likelihood": _plain(result.estimate),
+        "whole_split": _plain(result.whole_split),
+        "bdmc": _plain(result.bdmc),
         "num_temperatures": result.num_temperatures,
         "num_chains": result.num_chains,
         "num_leapfrog": result.num_leapfrog,
@@ -190,8 +189,8 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
         "num_nonfinite_examples": int(np.sum(~np.isfinite(result.log_p))),
         "is_complete": result.is_complete,
         "is_tolerance_reached": result.is_tolerance_reached,
-        "importance": _importance(result.importance),
-        "rounds": [_round(round_) for round_ in result.rounds],
+        "importance": _plain(result.importance),
+        "rounds": [_plain(round_) for round_ in result.rounds],
         "tuning": "step sizes were tuned on a pilot, with other keys and the examples of the pilot "
         "or simulated ones, and frozen before the reported runs",
         "acceptance": result.acceptance.tolist(),
@@ -219,30 +218,19 @@ def save(result: LogLikelihood, folder: Path) -> None:
     write_bytes(folder / "result.json", json_text(as_json(result), indent=1).encode())
 
 
-def _bidirectional(found: Bidirectional | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "lower": found.lower.mean,
-        "lower_standard_error": found.lower.standard_error,
-        "upper": found.upper.mean,
-        "upper_standard_error": found.upper.standard_error,
-        "gap": found.gap.mean,
-        "gap_standard_error": found.gap.standard_error,
-        "gap_worst": found.worst_gap,
-        "num_examples": found.gap.num_examples,
-    }
-
-
-def _importance(found: Importance | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {k: v._asdict() if isinstance(v, Mean) else v for k, v in found._asdict().items()}
-
-
-def _round(found: Round) -> dict[str, Any]:
-    return {
-        **found._asdict(),
-        "estimate": found.estimate._asdict(),
-        "bdmc": _bidirectional(found.bdmc),
-    }
+def _plain(value: Any) -> Any:
+    """Return named tuples as dictionaries; that of a certificate is flat."""
+    if isinstance(value, Bidirectional):
+        return {
+            "lower": value.lower.mean,
+            "lower_standard_error": value.lower.standard_error,
+            "upper": value.upper.mean,
+            "upper_standard_error": value.upper.standard_error,
+            "gap": value.gap.mean,
+            "gap_standard_error": value.gap.standard_error,
+            "gap_worst": value.worst_gap,
+            "num_examples": value.gap.num_examples,
+        }
+    if isinstance(value, Mean | Importance | Round):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return value

@@ -6,7 +6,6 @@ tile, how many devices share it and where a killed run went on changes nothing b
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,8 @@ from jaxtyping import PyTree
 from aisle import processes
 from aisle.compilation import compiler_options, may_change
 from aisle.errors import InputError
-from aisle.evaluation import parts
+from aisle.evaluation.folders import load_arrays, save_arrays
+from aisle.files import remove_leftovers
 from aisle.progress import Progress
 from aisle.types import PRNGKey
 
@@ -53,26 +53,13 @@ class Job(NamedTuple):
     preferred: int
 
 
-class Limits(NamedTuple):
-    """How a walk may use the machine.
-
-    Attributes:
-        memory: bytes that a tile's temporary arrays may take on a device.
-        deadline: value of `time.perf_counter` at which to stop after the next tile, or None.
-        is_shown: whether to draw a progress bar.
-    """
-
-    memory: int
-    deadline: float | None = None
-    is_shown: bool = True
-
-
 class Outcome(NamedTuple):
-    """Numbers of the examples that were done, in the order of the job's `indices`.
+    """Numbers of examples: of a tile, or of all tiles together, which are in the job's order.
 
     Attributes:
         indices: numbers of the examples, less than asked for if the deadline came first.
-        numbers: with an axis of examples, but for those averaged over them.
+        numbers: with an axis of examples. Those to average over examples have one row in a tile,
+            their sum, and no such axis for all tiles together.
         seconds: spent computing, before and after interruptions.
     """
 
@@ -81,30 +68,69 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def walk(job: Job, limits: Limits, folder: Path | None = None) -> Outcome:
-    """Compute a job's numbers, going on from the tiles that `folder` already has."""
-    done = [] if folder is None else parts.read(folder)
-    seen = np.concatenate([part.indices for part in done]) if done else np.zeros(0, int)
+def walk(
+    job: Job,
+    folder: Path | None = None,
+    *,
+    memory: int = 512 * 2**20,
+    deadline: float | None = None,
+    show_progress: bool = True,
+) -> Outcome:
+    """Compute a job's numbers, going on from the tiles that `folder` already has.
+
+    Args:
+        job: what to compute.
+        folder: where tiles are kept, if anywhere.
+        memory: bytes that a tile's temporary arrays may take on a device.
+        deadline: value of `time.perf_counter` at which to stop after the next tile.
+        show_progress: whether to draw a progress bar.
+    """
+    done = [] if folder is None else read_tiles(folder)
+    seen = np.concatenate([tile.indices for tile in done]) if done else np.zeros(0, int)
     left = np.flatnonzero(~np.isin(job.indices, seen))
     # The same in all processes: one that went on alone would wait for the others for ever.
     if processes.largest(len(left)) != -processes.largest(-len(left)):
         raise InputError(f"the processes do not see the same files in {folder}: use a shared disk")
-    if limits.deadline is not None:
+    if deadline is not None:
         # Examples may be in order of their classes: a part of them should be like all.
         left = np.random.default_rng(0).permutation(left)
-    with ExitStack() as stack:
-        first = len(job.indices) - len(left)
-        is_shown = limits.is_shown and len(left) > 0 and processes.is_first()
-        progress = stack.enter_context(_progress(job, first, is_shown))
-        for part in _tiles(job, left, limits.memory):
-            done.append(part)
+    first, number = len(job.indices) - len(left), len(job.indices)
+    bar = Progress(
+        number,
+        job.name,
+        "gradients" if job.gradients else "examples",
+        units_per_step=job.gradients or 1,
+        first=first,
+        is_shown=show_progress and len(left) > 0 and processes.is_first(),
+    )
+    with bar as progress:
+        for tile in _tiles(job, left, memory):
+            done.append(tile)
             if folder is not None:
-                processes.first_does(lambda part=part: parts.write(folder, part))
-            first += len(part.indices)
-            progress.advance(first, job.name, f"{first:,}/{len(job.indices):,}")
-            if is_late(limits.deadline):
+                processes.first_does(lambda tile=tile: write_tile(folder, tile))
+            first += len(tile.indices)
+            progress.advance(first, job.name, f"{first:,}/{number:,}")
+            if is_late(deadline):
                 break
-    return _gather(job, done)
+    return _together(job, done)
+
+
+def write_tile(folder: Path, tile: Outcome) -> None:
+    """Write a tile, whole or not at all, named by its first example."""
+    arrays = {"index": tile.indices, "seconds": np.array(tile.seconds), **tile.numbers}
+    save_arrays(folder / f"{int(tile.indices[0]):08d}.npz", arrays)
+
+
+def read_tiles(folder: Path) -> list[Outcome]:
+    """Read the tiles of a folder; one that is damaged is as good as not there."""
+    remove_leftovers(folder)
+    tiles = []
+    for path in sorted(folder.glob("*.npz")):
+        arrays = load_arrays(path) or {}
+        if {"index", "seconds"} <= arrays.keys():
+            indices, seconds = arrays.pop("index"), float(arrays.pop("seconds"))
+            tiles.append(Outcome(indices, arrays, seconds))
+    return tiles
 
 
 def is_late(deadline: float | None, seconds: float = 0.0) -> bool:
@@ -114,7 +140,7 @@ def is_late(deadline: float | None, seconds: float = 0.0) -> bool:
     return bool(processes.largest(int(time.perf_counter() + seconds > deadline)))
 
 
-def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
+def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[Outcome]:
     """Yield the numbers of the examples at the places `left`, tile by tile."""
     if not len(left):
         return
@@ -130,32 +156,28 @@ def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[parts.Part]:
         filled = np.resize(places, size)
         numbers = processes.gather(run(arrays, key, *_slice(job, filled, mesh)))
         numbers = {name: a[: len(places)] for name, a in numbers.items()}
-        now = time.perf_counter()
-        yield parts.Part(job.indices[places], *_reduce(numbers), seconds=now - start)
+        for name in filter(_is_averaged, numbers):
+            numbers[name] = numbers[name].sum(0, np.float64, keepdims=True)
+        yield Outcome(job.indices[places], numbers, time.perf_counter() - start)
         start = time.perf_counter()
 
 
-def _reduce(numbers: Numbers) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Split numbers into those kept of each example and the sums of those averaged."""
-    kept = {name: a for name, a in numbers.items() if not name.startswith("mean_")}
-    sums = {name: a.sum(0, np.float64) for name, a in numbers.items() if name not in kept}
-    return kept, sums
-
-
-def _gather(job: Job, done: list[parts.Part]) -> Outcome:
-    """Put the parts together in the order of the examples."""
-    if not done:
-        return Outcome(job.indices[:0], {}, 0.0)
-    done = sorted(done, key=lambda part: int(part.indices[0]))
-    place = {int(index): i for i, index in enumerate(np.concatenate([p.indices for p in done]))}
+def _together(job: Job, tiles: list[Outcome]) -> Outcome:
+    """Put tiles together in the order of the job's examples."""
+    tiles = sorted(tiles, key=lambda tile: int(tile.indices[0]))
+    seconds = sum(tile.seconds for tile in tiles)
+    place = {int(index): i for i, index in enumerate(np.concatenate([t.indices for t in tiles]))}
     indices = job.indices[np.isin(job.indices, list(place))]
     order = [place[int(index)] for index in indices]
-    numbers = {
-        name: np.concatenate([part.kept[name] for part in done])[order] for name in done[0].kept
-    }
-    for name in done[0].sums:
-        numbers[name] = np.sum([part.sums[name] for part in done], axis=0) / len(place)
-    return Outcome(indices, numbers, sum(part.seconds for part in done))
+    numbers = {}
+    for name in tiles[0].numbers:
+        rows = np.concatenate([tile.numbers[name] for tile in tiles])
+        numbers[name] = rows.sum(0) / len(place) if _is_averaged(name) else rows[order]
+    return Outcome(indices, numbers, seconds)
+
+
+def _is_averaged(name: str) -> bool:
+    return name.startswith("mean_")
 
 
 # Compiled programs with the size of their tiles: a second evaluation of the same shapes finds its.
@@ -230,17 +252,6 @@ def _slice(job: Job, places: np.ndarray, mesh: jax.sharding.Mesh) -> tuple[Any, 
     """Place some examples and their numbers on the devices."""
     chosen = (job.indices[places].astype(np.int32), jax.tree.map(lambda a: a[places], job.xs))
     return processes.place(chosen, jax.NamedSharding(mesh, jax.P("examples")))
-
-
-def _progress(job: Job, first: int, is_shown: bool) -> Progress:
-    return Progress(
-        len(job.indices),
-        job.name,
-        "gradients" if job.gradients else "examples",
-        units_per_step=job.gradients or 1,
-        first=first,
-        is_shown=is_shown,
-    )
 
 
 def map_chains(function: Callable[[PRNGKey], Numbers], key: PRNGKey, number: int) -> Numbers:

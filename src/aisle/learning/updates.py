@@ -130,7 +130,7 @@ def make_chunk(
 def _compile(
     bare: Step, mesh: jax.sharding.Mesh, batch_size: int
 ) -> Callable[..., tuple[TrainState, UpdateLog]]:
-    """Compile a chunk of a step whose arrays, where some are not trained, are given at each call."""
+    """Compile a chunk of a step; arrays that are not trained are given at each call."""
     num_tiles = _num_tiles(batch_size // mesh.size, bare.method)
 
     def update(

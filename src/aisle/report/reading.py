@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from aisle.errors import InputError
-from aisle.evaluation.parts import load_arrays
+from aisle.evaluation.folders import load_arrays
 from aisle.runs.folder import read_config, read_metrics
 from aisle.statistics import Mean
 from aisle.types import Model, Proposal

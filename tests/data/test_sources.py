@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from aisle.data import data_directory
-from aisle.data.places import checksum
+from aisle.data.readers import checksum
 
 
 def test_the_folder_is_the_argument_then_the_environment_then_the_cache(monkeypatch):
