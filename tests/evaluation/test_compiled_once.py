@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle import log_likelihood, sample_posterior
-from aisle.evaluation import work
+from aisle import compilation, log_likelihood, sample_posterior
 from aisle.models import LinearGaussian
 from evaluating import chosen
 
@@ -67,10 +66,10 @@ def test_other_shapes_and_types_have_programs_of_their_own():
 
 @pytest.mark.usefixtures("untuned")
 def test_few_programs_are_kept(monkeypatch):
-    monkeypatch.setattr(work, "_PROGRAMS", {})
-    monkeypatch.setattr(work, "_MAX_PROGRAMS", 1)
+    monkeypatch.setattr(compilation, "_PROGRAMS", {})
+    monkeypatch.setattr(compilation, "_MAX_PROGRAMS", 1)
     evaluate(importance_samples=0)
-    assert len(work._PROGRAMS) == 1
+    assert len(compilation._PROGRAMS) == 1
 
 
 def test_a_second_draw_from_the_posterior_compiles_nothing():

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.compilation import compiler_options, may_change
+from aisle.compilation import compiler_options, remembered
 from aisle.errors import InputError
 from aisle.evaluation.folders import load_arrays, save_arrays
 from aisle.files import remove_leftovers
@@ -180,11 +180,6 @@ def _is_averaged(name: str) -> bool:
     return name.startswith("mean_")
 
 
-# Compiled programs with the size of their tiles: a second evaluation of the same shapes finds its.
-_PROGRAMS: dict[Any, tuple[Callable[..., Numbers], int]] = {}
-_MAX_PROGRAMS = 32
-
-
 def _program(
     job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int
 ) -> tuple[Callable[..., Numbers], int]:
@@ -192,24 +187,11 @@ def _program(
     # Of the whole job, however much of it is left: tiles of another size would round differently.
     each = min(job.preferred, -(-len(job.indices) // mesh.size))
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, job.xs))
-    leaves, structure = jax.tree.flatten((static, shapes))
-    key = (job.function, structure, tuple(leaves), mesh, each, memory)
-    # An object that may change unseen is a constant of one program only.
-    if may_change(static) or not _is_hashable(key):
-        return _compile(job, arrays, static, mesh, memory, each)
-    if key not in _PROGRAMS:
-        if len(_PROGRAMS) >= _MAX_PROGRAMS:
-            del _PROGRAMS[next(iter(_PROGRAMS))]
-        _PROGRAMS[key] = _compile(job, arrays, static, mesh, memory, each)
-    return _PROGRAMS[key]
-
-
-def _is_hashable(key: Any) -> bool:
-    try:
-        hash(key)
-    except TypeError:
-        return False
-    return True
+    # An evaluation of the same shapes finds its programs again.
+    return remembered(
+        (job.function, static, shapes, mesh, each, memory),
+        lambda: _compile(job, arrays, static, mesh, memory, each),
+    )
 
 
 def _compile(
