@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from aisle.compilation import jit
 from aisle.models import DiagonalNormal, PriorProposal, one_layer
@@ -50,6 +51,7 @@ def test_pytrees_share_a_compilation():
     assert len(TRACES) == before + 1
 
 
+@pytest.mark.slow
 def test_models_of_the_library_share_a_compilation():
     traces = []
 

@@ -63,6 +63,7 @@ def commands(*start):
                         yield pytest.param(words[i + len(start) :], id=f"{page.name}-{words}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
 @pytest.mark.parametrize("code", list(python_blocks()))
 def test_every_python_block_runs(code, tmp_path, monkeypatch):

@@ -50,6 +50,7 @@ def test_pilot_reaches_the_target_from_afar(start):
     np.testing.assert_allclose(reached(jax.random.key(1), tuned), 0.7, atol=0.04)
 
 
+@pytest.mark.slow
 def test_nudge_reaches_the_target_in_time():
     @jax.jit
     def nudged(sizes, keys):

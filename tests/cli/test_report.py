@@ -78,6 +78,7 @@ def test_an_evaluation_by_a_program_has_no_command(tmp_path, evaluated, about):
     assert len(commands(path)) == 1
 
 
+@pytest.mark.slow
 def test_data_that_have_changed_leave_a_page_that_says_so(tmp_path, make_run):
     data, path = tmp_path / "mine.npy", tmp_path / "x.html"
     np.save(data, np.random.default_rng(0).uniform(size=(40, 5)).astype(np.float32))

@@ -193,7 +193,7 @@ def test_so_does_one_of_processes_as_users_start_them(tmp_path, seed):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
+    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGINT, 130)],
     ids=["SIGTERM", "SIGINT"],
 )
 def test_a_run_that_is_asked_to_stop_says_how_to_resume(

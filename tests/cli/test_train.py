@@ -58,6 +58,7 @@ def plain(tmp_path_factory, compiled_once):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_is_opened_with_its_averaged_weights(board):
     state = training.resume(board, show_progress=False).state
     for mine, average in zip(arrays_of(board), jax.tree.leaves(state.average), strict=True):
@@ -171,6 +172,7 @@ def test_tensorboard_reads_the_same_numbers(board):
     assert [scalar.step for scalar in events.Scalars("held_out_bound")] == [3, 6]
 
 
+@pytest.mark.slow
 def test_a_warm_up_is_cheap_and_counted_as_such(capsys, tmp_path):
     folder = tmp_path / "run"
     options = ("--warmup-epochs", 1, "--epochs", 2, "--out", folder)

@@ -57,7 +57,9 @@ def wait_for(condition, seconds=20):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_fetch_leaves_no_data_file_and_the_next_one_cleans_up(
     server, start_client, tmp_path, stop
 ):
@@ -78,6 +80,7 @@ def test_an_interrupted_fetch_leaves_no_data_file_and_the_next_one_cleans_up(
     assert names(folder) == ["bulky.bin"]
 
 
+@pytest.mark.slow
 def test_two_at_a_time_fetch_once(server, start_client, tmp_path):
     pytest.importorskip("fcntl")
     with start_client("slow") as client:

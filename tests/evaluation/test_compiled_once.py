@@ -55,6 +55,7 @@ def test_a_second_evaluation_of_the_same_shapes_compiles_nothing():
     assert abs(changed.log_p.mean() - exact.mean()) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_other_shapes_and_types_have_programs_of_their_own():
     found = evaluate(x=XS[:2], **FORWARD)
@@ -64,6 +65,7 @@ def test_other_shapes_and_types_have_programs_of_their_own():
     np.testing.assert_allclose(evaluate(x=XS[:2], **FORWARD).log_p, found.log_p)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_few_programs_are_kept(monkeypatch):
     monkeypatch.setattr(compilation, "_PROGRAMS", {})

@@ -171,6 +171,7 @@ def test_the_quadrature_has_converged(name, number):
     np.testing.assert_allclose(coarse.exact, fine.exact, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_weights_of_enumerated_observations_are_unbiased(enumerated):
     name, exact, result = enumerated
     errors = result.log_p - np.tile(exact, NUM_COPIES)

@@ -59,11 +59,13 @@ def evaluate(proposal=SURE, **changes):
     return log_likelihood(MODEL, proposal, observations(), **chosen(**SETTINGS | changes))
 
 
+@pytest.mark.slow
 def test_an_exact_proposal_has_no_gap():
     """Every weight is p(x) then, whichever latent it is of."""
     np.testing.assert_allclose(gaps(EXACT), 0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gap_is_both_divergences():
     """Of two normals of the same means: (r + 1/r) / 2 - 1 for each latent, r of their variances."""
     ratio = 1.7
@@ -72,6 +74,7 @@ def test_the_gap_is_both_divergences():
     assert abs(z_score(gaps(wide, 4000), expected)) < 4
 
 
+@pytest.mark.slow
 def test_refitting_finds_the_exact_posterior(fast):
     found, _ = refitting.refit(KEY, MODEL, SURE, 1000, show_progress=False)
     np.testing.assert_allclose(found.gain, GAIN, atol=0.01)
@@ -103,6 +106,7 @@ def test_a_refitted_proposal_is_kept(tmp_path, monkeypatch, capsys):
         evaluate(refit=21, out=tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_only_a_first_round_pays_for_refitting():
     found = evaluate(refit=20, tolerance=1000.0, importance_samples=0)
     first, second = found.rounds

@@ -63,7 +63,9 @@ def exact(x):
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (np.int64, bool))]
+)
 def test_categories_reach_the_model_as_they_are(dtype):
     """As numbers of 0 to 255 over 255 they would all be of the first category."""
     x, own = X.astype(dtype), jnp.asarray(X.astype(dtype)).dtype
@@ -80,6 +82,7 @@ def test_categories_reach_the_model_as_they_are(dtype):
         assert np.corrcoef(means, X.sum(1))[0, 1] > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_grey_values_are_divided_where_a_view_says_so():
     class Grey(Categories):

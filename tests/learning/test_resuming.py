@@ -113,6 +113,7 @@ def test_a_run_of_two_phases_resumes_bit_for_bit(whole_run, tmp_path, epoch):
     assert without_seconds(read_metrics(tmp_path)) == without_seconds(read_metrics(out))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_can_be_longer_than_planned_and_is_compiled_once(tmp_path, caplog):
     fit(START, encoder(), DATA, out=tmp_path, **QUICK)
     with caplog.at_level(logging.WARNING), jax.log_compiles():
@@ -193,6 +194,7 @@ def test_only_a_run_can_be_resumed(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
     asked, real = [], batches.Feeder.batches
 

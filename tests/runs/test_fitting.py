@@ -204,6 +204,7 @@ print("went on")
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_is_asked_to_end_ends_and_can_be_resumed(tmp_path, quick_compilation):
     path, tests = tmp_path / "run", Path(__file__).parents[1]
     values = quick_compilation | {"jax_num_cpu_devices": jax.device_count()}

@@ -27,6 +27,7 @@ def save(path, draws, plot=PLOT):
         return np.asarray(image.convert("RGB"), float)
 
 
+@pytest.mark.slow
 def test_draws_show_in_their_colour(tmp_path):
     draws = np.random.default_rng(0).normal(size=(2000, 2))
     with_draws, without = (save(tmp_path / "a.png", d) for d in (draws, draws + 100))

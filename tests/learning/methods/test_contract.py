@@ -255,6 +255,7 @@ def half(kind, loc, methods):
     return run(methods, keys, own, proposal, xs)
 
 
+@pytest.mark.slow
 def test_nonfinite_transitions_are_rejected_and_counted():
     methods = {name: METHODS[name] for name in CHAINS}
     for losses, metrics, (theta, phi) in half(HalfBlind, -0.6, methods).values():

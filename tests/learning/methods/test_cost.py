@@ -80,6 +80,7 @@ def test_memory_does_not_grow_with_the_number_of_temperatures():
     assert long - short < 0.05 * short + diagnostics
 
 
+@pytest.mark.slow
 def test_chains_spend_the_gradients_that_they_claim():
     methods = [kind(2, 3, KERNEL) for kind in CHAINS]
     methods.append(AIS(1, 1, KERNEL, phi_objective="wake"))

@@ -10,6 +10,7 @@ from aisle.learning import Losses
 from estimating import CHAINS, METHODS, assert_close, assert_same, jit, pick, problem, state_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_phi_learns_from_the_ends_of_the_chains_if_asked(name):
     model, proposal, xs = problem("linear-gaussian")
