@@ -2,18 +2,39 @@
 
 from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorProposal
 from aisle.models.iwae_study import one_layer, two_layer
-from aisle.models.likelihoods import Bernoulli, Gaussian
+from aisle.models.likelihoods import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Columns,
+    Gaussian,
+    Likelihood,
+    LogitNormal,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    ZeroInflatedNegativeBinomial,
+)
 from aisle.models.linear_gaussian import LinearGaussian
 from aisle.models.networks import transposed_kernel
 from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
     "Bernoulli",
+    "Beta",
+    "Categorical",
+    "Columns",
     "DiagonalNormal",
     "Gaussian",
+    "Likelihood",
     "LinearGaussian",
+    "LogitNormal",
+    "NegativeBinomial",
+    "Poisson",
     "PriorDistribution",
     "PriorProposal",
+    "StudentT",
+    "ZeroInflatedNegativeBinomial",
     "encode",
     "one_layer",
     "reconstruct",
