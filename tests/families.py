@@ -16,6 +16,7 @@ from aisle.models.likelihoods import (
     Bernoulli,
     Beta,
     Categorical,
+    Columns,
     Gaussian,
     LogitNormal,
     NegativeBinomial,
@@ -35,17 +36,16 @@ class Case:
         fit: returns (likelihood, output) for training examples.
         columns: training examples.
         laws: returns a law of scipy's for each feature, given a likelihood and an output.
-        marginal: returns the law that a fit to one column should have.
+        marginal: returns the law that a fit to one column should have; one for each column where
+            these differ.
         wrong: values outside the support.
-        is_discrete: whether values are whole numbers.
     """
 
     fit: Callable
     columns: np.ndarray
     laws: Callable
-    marginal: Callable
+    marginal: Callable | tuple[Callable, ...]
     wrong: tuple[float, ...]
-    is_discrete: bool
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,22 @@ NOT_FINITE = (np.nan, np.inf, -np.inf)
 NO_COUNTS = (-1.0, 0.5, *NOT_FINITE)
 NO_SHARES = (0.0, 1.0, -0.1, 1.5, *NOT_FINITE)
 
+# Of columns that are neither neighbours nor in order.
+KINDS = [(Categorical, [4, 2]), (Gaussian, [0]), (NegativeBinomial, [1, 3])]
+
+
+def mixed(likelihood, output):
+    """Return the laws of the parts, each with its stretch of the output, by columns."""
+    laws, start = {}, 0
+    for part, find, (_, columns) in zip(
+        likelihood.parts, (categories, normals, dispersed), KINDS, strict=True
+    ):
+        found = find(part, output[start : start + part.num_outputs])
+        laws |= dict(zip(columns, found, strict=True))
+        start += part.num_outputs
+    return [laws[column] for column in range(5)]
+
+
 CASES = {
     "bernoulli": Case(
         Bernoulli.fitted,
@@ -244,7 +260,6 @@ CASES = {
         lambda _, output: [scipy.stats.bernoulli(p) for p in sigmoid(output)],
         clipped_bits,
         (0.5, 2.0, -1.0, *NOT_FINITE),
-        True,
     ),
     "categorical": Case(
         Categorical.fitted,
@@ -252,16 +267,14 @@ CASES = {
         categories,
         clipped_shares,
         (-1.0, 0.5, 7.0, *NOT_FINITE),
-        True,
     ),
-    "gaussian": Case(Gaussian.fitted, NORMAL, normals, normal_fit, NOT_FINITE, False),
+    "gaussian": Case(Gaussian.fitted, NORMAL, normals, normal_fit, NOT_FINITE),
     "gaussian, scale of z": Case(
         functools.partial(Gaussian.fitted, scale="of z"),
         NORMAL,
         normals,
         normal_fit,
         NOT_FINITE,
-        False,
     ),
     "gaussian without units": Case(
         lambda x: (Gaussian(x.shape[1]), np.nanmean(x, axis=0)),
@@ -269,7 +282,6 @@ CASES = {
         normals,
         lambda column: scipy.stats.norm(column.mean(), 1),
         NOT_FINITE,
-        False,
     ),
     "student-t": Case(
         StudentT.fitted,
@@ -277,7 +289,6 @@ CASES = {
         student,
         student_fit,
         NOT_FINITE,
-        False,
     ),
     "poisson": Case(
         Poisson.fitted,
@@ -285,19 +296,22 @@ CASES = {
         poissons,
         lambda column: scipy.stats.poisson(column.mean()),
         NO_COUNTS,
-        True,
     ),
-    "negative-binomial": Case(
-        NegativeBinomial.fitted, COUNTS, dispersed, dispersed_fit, NO_COUNTS, True
-    ),
+    "negative-binomial": Case(NegativeBinomial.fitted, COUNTS, dispersed, dispersed_fit, NO_COUNTS),
     "zero-inflated": Case(
         ZeroInflatedNegativeBinomial.fitted,
         LOST.astype(float),
         inflated,
         inflated_fit,
         NO_COUNTS,
-        True,
     ),
-    "logit-normal": Case(LogitNormal.fitted, SHARES, of_logits, of_logits_fit, NO_SHARES, False),
-    "beta": Case(Beta.fitted, SHARES, betas, beta_fit, NO_SHARES, False),
+    "logit-normal": Case(LogitNormal.fitted, SHARES, of_logits, of_logits_fit, NO_SHARES),
+    "beta": Case(Beta.fitted, SHARES, betas, beta_fit, NO_SHARES),
+    "columns": Case(
+        functools.partial(Columns.fitted, parts=KINDS),
+        np.stack([NORMAL[:, 1], COUNTS[:, 0], LETTERS[:, 3], COUNTS[:, 2], LETTERS[:, 0]], axis=1),
+        mixed,
+        (normal_fit, dispersed_fit, clipped_shares, dispersed_fit, clipped_shares),
+        NO_COUNTS,
+    ),
 }

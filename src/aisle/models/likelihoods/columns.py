@@ -66,7 +66,7 @@ class Columns(Likelihood):
         """
         values = columns_of(x)
         _check_once([columns for _, columns in parts], values.shape[1])
-        fitted = [_fit(kind, values[:, list(columns)]) for kind, columns in parts]
+        fitted = [_fit(kind, values, list(columns)) for kind, columns in parts]
         likelihoods = [likelihood for likelihood, _ in fitted]
         every = zip(likelihoods, (columns for _, columns in parts), strict=True)
         return cls(list(every)), np.concatenate([output for _, output in fitted])
@@ -131,8 +131,13 @@ def _for(part: Likelihood, exposure: Exposure) -> dict[str, Any]:
     return {"exposure": exposure} if isinstance(part, Counts | Columns) else {}
 
 
-def _fit(kind: Any, columns: np.ndarray) -> tuple[Likelihood, np.ndarray]:
-    return kind.fitted(columns) if hasattr(kind, "fitted") else kind(columns)
+def _fit(kind: Any, values: np.ndarray, columns: list[int]) -> tuple[Likelihood, np.ndarray]:
+    fit = kind.fitted if hasattr(kind, "fitted") else kind
+    try:
+        return fit(values[:, columns])
+    except InputError as error:
+        # Its columns are numbered from zero.
+        raise InputError(error.message, argument=f"x[:, {columns}]") from None
 
 
 def _check_once(columns: Sequence[Sequence[int]], number: int) -> None:

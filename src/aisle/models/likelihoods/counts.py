@@ -203,8 +203,11 @@ class ZeroInflatedNegativeBinomial(Counts):
         """Return the log-probability of each feature."""
         x, (log_mean, logit) = floats(x, output), jnp.split(output, 2)
         kept = _log_binomial(x, log_mean, self.log_inverse_dispersion, exposure)
-        # log(exp(logit) + exp(kept)) at zero; both are over 1 + exp(logit).
-        return jnp.where(x == 0, kept + softplus(logit - kept), kept) - softplus(logit)
+        # The same at zero, without gamma functions, which the gradient would need.
+        odds = log_mean + jnp.log(exposure) - self.log_inverse_dispersion
+        none = -jnp.exp(self.log_inverse_dispersion) * softplus(odds)
+        # log(exp(logit) + exp(none)) at zero; both are over 1 + exp(logit).
+        return jnp.where(x == 0, none + softplus(logit - none), kept) - softplus(logit)
 
     def sample(self, key: PRNGKey, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Draw counts, as floats."""

@@ -78,11 +78,11 @@ class LogitNormal(Shares):
 
     def log_probs(self, x: Shaped[Array, " features"], output: Features) -> Features:
         """Return the log-density of each feature."""
-        log_x, log_rest = _logs(floats(x, output))
+        inside = _inside(floats(x, output))
         location, log_scale = self._of_logits(output)
-        distance = (log_x - log_rest - location) * jnp.exp(-log_scale)
+        distance = (_logit(inside) - location) * jnp.exp(-log_scale)
         normal = -0.5 * distance**2 - 0.5 * jnp.log(2 * jnp.pi) - log_scale
-        return normal - log_x - log_rest
+        return normal - jnp.log(inside) - jnp.log1p(-inside)
 
     def sample(self, key: PRNGKey, output: Features) -> Features:
         """Draw x."""
@@ -141,11 +141,10 @@ class Beta(Shares):
 
     def log_probs(self, x: Shaped[Array, " features"], output: Features) -> Features:
         """Return the log-density of each feature."""
-        log_x, log_rest = _logs(floats(x, output))
+        inside = _inside(floats(x, output))
         concentration = jnp.exp(self.log_concentration)
-        first, second = _parameters(output, concentration)
-        powers = (first - 1) * log_x + (second - 1) * log_rest
-        return powers - _log_beta(output, concentration)
+        fixed = (concentration - 1) * jnp.log1p(-inside) - jnp.log(inside)
+        return fixed + _powers_over_beta(_logit(inside), output, concentration)
 
     def sample(self, key: PRNGKey, output: Features) -> Features:
         """Draw x."""
@@ -161,33 +160,50 @@ class Beta(Shares):
         return without_missing(x, _logit(floats(x)))
 
 
+def _shares(logit: Features) -> tuple[Features, Features]:
+    """Return sigmoid(logit) and sigmoid(-logit), by one exponential."""
+    odds = jnp.exp(-jnp.abs(logit))
+    more = 1 / (1 + odds)
+    less = odds * more
+    return jnp.where(logit > 0, more, less), jnp.where(logit > 0, less, more)
+
+
 def _parameters(logit: Features, concentration: Features) -> tuple[Features, Features]:
     # Zero would make a gradient that is not a number.
     least = jnp.finfo(logit.dtype).tiny ** 0.75
-    first, second = concentration * jax.nn.sigmoid(logit), concentration * jax.nn.sigmoid(-logit)
-    return jnp.maximum(first, least), jnp.maximum(second, least)
+    share, rest = _shares(logit)
+    return jnp.maximum(concentration * share, least), jnp.maximum(concentration * rest, least)
 
 
 @jax.custom_jvp
-def _log_beta(logit: Features, concentration: Features) -> Features:
-    """Return log B(m c, (1 - m) c)."""
-    parameters = _parameters(logit, concentration)
-    low, high = jnp.minimum(*parameters), jnp.maximum(*parameters)
-    return gammaln(low) - log_rise(low, high) - low * jnp.log(high)
-
-
-# XLA's digamma, which NumPyro's Beta would call, takes longer than all the rest of a decoder.
-@_log_beta.defjvp
-def _log_beta_jvp(
-    primals: tuple[Features, Features], tangents: tuple[Features, Features]
-) -> tuple[Features, Features]:
-    logit, concentration = primals
+def _powers_over_beta(logit_x: Features, logit: Features, concentration: Features) -> Features:
+    """Return a logit(x) - log B(a, c - a) for a = c sigmoid(logit)."""
     first, second = _parameters(logit, concentration)
-    share, rest = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
-    by_first, by_second = digamma(first), digamma(second)
-    by_logit = concentration * share * rest * (by_first - by_second)
-    by_concentration = share * by_first + rest * by_second - digamma(concentration)
-    return _log_beta(*primals), by_logit * tangents[0] + by_concentration * tangents[1]
+    low, high = jnp.minimum(first, second), jnp.maximum(first, second)
+    log_beta = gammaln(low) - log_rise(low, high) - low * jnp.log(high)
+    return first * logit_x - log_beta
+
+
+# By hand: XLA's digamma, which NumPyro's Beta leads to, takes longer than the decoder.
+def _by_logit(
+    tangent: Features, _: Features, logit_x: Features, logit: Features, concentration: Features
+) -> Features:
+    (share, rest), (first, second) = _shares(logit), _parameters(logit, concentration)
+    slope = logit_x - digamma(first) + digamma(second)
+    return tangent * concentration * share * rest * slope
+
+
+def _by_concentration(
+    tangent: Features, _: Features, logit_x: Features, logit: Features, concentration: Features
+) -> Features:
+    (share, rest), (first, second) = _shares(logit), _parameters(logit, concentration)
+    slope = share * (logit_x - digamma(first)) - rest * digamma(second) + digamma(concentration)
+    return tangent * slope
+
+
+_powers_over_beta.defjvps(
+    lambda tangent, _, *args: tangent * _parameters(*args[1:])[0], _by_logit, _by_concentration
+)
 
 
 def _inside(x: Features) -> Features:
@@ -196,11 +212,6 @@ def _inside(x: Features) -> Features:
     return jnp.clip(x, limits.tiny, 1 - limits.epsneg)
 
 
-def _logs(x: Features) -> tuple[Features, Features]:
-    inside = _inside(x)
-    return jnp.log(inside), jnp.log1p(-inside)
-
-
 def _logit(x: Features) -> Features:
-    log_x, log_rest = _logs(x)
-    return log_x - log_rest
+    inside = _inside(x)
+    return jnp.log(inside / (1 - inside))

@@ -42,10 +42,13 @@ def _tail(r: Values) -> Values:
 def digamma(x: Values) -> Values:
     """Return the derivative of log Gamma at x > 0, to ten digits.
 
-    Six steps of the recurrence, the sum of whose six terms needs three divisions, then a series.
+    Six steps of the recurrence, then a series. It is used where XLA's would be too slow.
     """
-    p, y = x * (x + 5), x + 6
-    steps = (2 * x + 5) * (1 / p + 1 / (p + 4) + 1 / (p + 6))
-    square = 1 / (y * y)
+    # The six terms 1 / (x + i) over one denominator; they do not matter where it would overflow.
+    small = jnp.minimum(x, 1e6)
+    p = small * (small + 5)
+    steps = (2 * small + 5) * ((3 * p + 20) * p + 24) / (p * (p + 4) * (p + 6))
+    inverse = 1 / (x + 6)
+    square = inverse * inverse
     series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
-    return jnp.log(y) - 0.5 / y - series - steps
+    return jnp.log(x + 6) - 0.5 * inverse - series - steps
