@@ -2,6 +2,7 @@
 
 from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorProposal
 from aisle.models.iwae_study import one_layer, two_layer
+from aisle.models.latent import convolutional_model, mlp_model
 from aisle.models.likelihoods import (
     Bernoulli,
     Beta,
@@ -35,7 +36,9 @@ __all__ = [
     "PriorProposal",
     "StudentT",
     "ZeroInflatedNegativeBinomial",
+    "convolutional_model",
     "encode",
+    "mlp_model",
     "one_layer",
     "reconstruct",
     "sample",

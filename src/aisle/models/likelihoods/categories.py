@@ -43,19 +43,22 @@ class Categorical(Likelihood):
 
     @classmethod
     def fitted(
-        cls, x: ArrayLike, *, num_levels: Sequence[int] | None = None
+        cls, x: ArrayLike, *, num_levels: int | Sequence[int] | None = None
     ) -> tuple["Categorical", np.ndarray]:
         """Fit the shares of the levels in each column, at least 0.001; see `Likelihood.fitted`.
 
         Args:
             x: training examples along the first axis; NaN is missing.
-            num_levels: of each feature; by default the highest code in x and those below.
+            num_levels: of each feature, or of all; by default the highest code in a column and
+                those below.
         """
         columns = columns_of(x)
         if num_levels is None:
             # Codes that are none are refused below, by the support.
             highest = np.nanmax(np.where(np.isfinite(columns), columns, 0), axis=0)
             num_levels = [max(int(code), 0) + 1 for code in highest]
+        if not isinstance(num_levels, Sequence):
+            num_levels = [num_levels] * columns.shape[1]
         likelihood = cls(num_levels)
         check_fits(likelihood, columns)
         logits = [_log_shares(columns[:, f], n).T for n, f in likelihood.groups]
