@@ -140,8 +140,9 @@ def _log_softmax_at(
 ) -> Float[Array, " group"]:
     # Where instead of an index: the gradient of an index is a scatter, which is slow. NumPyro's
     # CategoricalLogits wants levels along the last axis, where their sum is slow too.
-    chosen = jnp.sum(jnp.where(_is_level(codes, len(logits)), logits, 0), axis=0)
-    return chosen - jax.nn.logsumexp(logits, axis=0)
+    shifted = logits - jax.lax.stop_gradient(jnp.max(logits, axis=0, keepdims=True))
+    chosen = jnp.sum(jnp.where(_is_level(codes, len(logits)), shifted, 0), axis=0)
+    return chosen - jnp.log(jnp.sum(jnp.exp(shifted), axis=0))
 
 
 def _log_shares(columns: np.ndarray, num_levels: int) -> np.ndarray:
