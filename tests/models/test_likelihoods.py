@@ -259,6 +259,8 @@ def test_levels_that_were_not_seen_can_be_named():
     np.testing.assert_allclose(unseen, np.log([0.001 / 1.001, 0.001 / 1.003]), rtol=1e-5)
     with pytest.raises(InputError, match=r"^x has the value 2 in column 1, but a Categorical"):
         Categorical.fitted(x, num_levels=2)
+    with pytest.raises(InputError, match=r"^num_levels has 3 numbers for 2 columns"):
+        Categorical.fitted(x, num_levels=[2, 3, 4])
 
 
 def test_columns_equal_their_parts():

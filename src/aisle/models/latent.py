@@ -147,7 +147,7 @@ def convolutional_model(
             "picture must be; aisle.Categorical.fitted takes num_levels=NUMBER for all",
             argument="likelihood",
         )
-    full = (*shape, 1)[:3]
+    full = (shape[0], shape[1], shape[2] if len(shape) == 3 else 1)
     key_decoder, key_encoder = jax.random.split(key)
     decoder = ConvolutionalDecoder(
         key_decoder, num_latents, num_hidden, channels, full, output, activation

@@ -61,7 +61,9 @@ class Bernoulli(Likelihood):
         return jax.nn.sigmoid(output)
 
     @staticmethod
-    def is_supported(values: np.ndarray) -> np.ndarray:
+    def is_supported(  # pyright: ignore[reportIncompatibleMethodOverride]
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Say which values can be observed at all."""
         return (values == 0) | (values == 1)
 

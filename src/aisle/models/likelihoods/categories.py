@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
-from aisle.errors import check_count
+from aisle.errors import InputError, check_count
 from aisle.models.likelihoods.base import Likelihood, check_fits, columns_of, floats
 from aisle.models.likelihoods.order import reordered
 from aisle.types import PRNGKey
@@ -56,10 +56,18 @@ class Categorical(Likelihood):
         if num_levels is None:
             # Codes that are none are refused below, by the support.
             highest = np.nanmax(np.where(np.isfinite(columns), columns, 0), axis=0)
-            num_levels = [max(int(code), 0) + 1 for code in highest]
-        if not isinstance(num_levels, Sequence):
-            num_levels = [num_levels] * columns.shape[1]
-        likelihood = cls(num_levels)
+            levels = [max(int(code), 0) + 1 for code in highest]
+        elif isinstance(num_levels, int):
+            levels = [num_levels] * columns.shape[1]
+        else:
+            levels = num_levels
+        if len(levels) != columns.shape[1]:
+            raise InputError(
+                f"has {len(levels)} numbers for {columns.shape[1]} columns: give one for each, or "
+                "one number for all",
+                argument="num_levels",
+            )
+        likelihood = cls(levels)
         check_fits(likelihood, columns)
         logits = [_log_shares(columns[:, f], n).T for n, f in likelihood.groups]
         return likelihood, np.concatenate([block.ravel() for block in logits])

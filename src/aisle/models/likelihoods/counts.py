@@ -53,8 +53,7 @@ class Counts(Likelihood):
         """Which values can be observed, in words."""
         return "counts: whole numbers from 0 on"
 
-    @staticmethod
-    def is_supported(values: np.ndarray) -> np.ndarray:
+    def is_supported(self, values: np.ndarray) -> np.ndarray:
         """Say which values can be observed at all."""
         return np.isfinite(values) & (values >= 0) & (values == np.floor(values))
 

@@ -87,7 +87,7 @@ class Gaussian(Likelihood):
         if self.units is None:
             return jnp.asarray(self._distribution(output).log_prob(x))
         inside = self.units.inwards(floats(x, output))
-        return self._distribution(output).log_prob(inside) - self.units.log_scale
+        return jnp.asarray(self._distribution(output).log_prob(inside)) - self.units.log_scale
 
     def sample(self, key: PRNGKey, output: Outputs) -> Features:
         """Draw x."""
@@ -98,7 +98,9 @@ class Gaussian(Likelihood):
         return _outwards(self.units, output[: self.num_features])
 
     @staticmethod
-    def is_supported(values: np.ndarray) -> np.ndarray:
+    def is_supported(  # pyright: ignore[reportIncompatibleMethodOverride]
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Say which values can be observed at all."""
         return np.isfinite(values)
 
@@ -185,8 +187,7 @@ class StudentT(Likelihood):
         """Return the centre, which is E[x|z] for more than one degree of freedom."""
         return _outwards(self.units, output)
 
-    @staticmethod
-    def is_supported(values: np.ndarray) -> np.ndarray:
+    def is_supported(self, values: np.ndarray) -> np.ndarray:
         """Say which values can be observed at all."""
         return np.isfinite(values)
 

@@ -42,8 +42,7 @@ class Shares(Likelihood):
         """Which values can be observed, in words."""
         return "numbers between 0 and 1, both excluded"
 
-    @staticmethod
-    def is_supported(values: np.ndarray) -> np.ndarray:
+    def is_supported(self, values: np.ndarray) -> np.ndarray:
         """Say which values can be observed at all."""
         return (values > 0) & (values < 1)
 
