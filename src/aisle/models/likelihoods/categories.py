@@ -29,8 +29,9 @@ class Categorical(Likelihood):
         >>> likelihood, output = aisle.Categorical.fitted(letters)
         >>> likelihood.num_levels, likelihood.num_outputs
         ((2, 4), 6)
-        >>> likelihood.log_probs(jnp.array([1, 3]), jnp.asarray(output)).round(2).tolist()
-        [-0.69, -1.39]
+        >>> shares = jnp.exp(likelihood.log_probs(jnp.array([1, 3]), jnp.asarray(output)))
+        >>> [round(float(share), 3) for share in shares]
+        [0.5, 0.25]
     """
 
     num_levels: tuple[int, ...] = eqx.field(static=True)
