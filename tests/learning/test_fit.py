@@ -500,8 +500,8 @@ def test_an_array_keeps_its_shape_and_a_split_its_view():
     array = np.zeros((5, 4, 3), np.float32)
     assert as_split(array).example.shape == (4, 3)
     flat = Split(array, view=aisle.View(is_flat=True))
-    assert as_split(flat) is flat
-    assert flat.example.shape == (12,)
+    assert as_split(flat).view == flat.view
+    assert as_split(flat).example.shape == flat.example.shape == (12,)
 
 
 @pytest.mark.parametrize(("batch_size", "number"), [(1, 1), (11, 1), (20, 5), (128, 8), (6, 6)])
