@@ -72,7 +72,8 @@ def make_update(
 
     def memory() -> int:
         """Return the bytes of temporary arrays that a compiled chunk needs on each device."""
-        compiled = chunk.lower(held[0], key, batches, jnp.int32(num_updates)).compile()
+        arguments = (*chunk.args, held[0], key, batches, jnp.int32(num_updates))
+        compiled = chunk.func.lower(*arguments).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     return call, memory
