@@ -2,19 +2,43 @@
 
 from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorProposal
 from aisle.models.iwae_study import one_layer, two_layer
-from aisle.models.likelihoods import Bernoulli, Gaussian
+from aisle.models.latent import convolutional_model, mlp_model
+from aisle.models.likelihoods import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Columns,
+    Gaussian,
+    Likelihood,
+    LogitNormal,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    ZeroInflatedNegativeBinomial,
+)
 from aisle.models.linear_gaussian import LinearGaussian
 from aisle.models.networks import transposed_kernel
 from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
     "Bernoulli",
+    "Beta",
+    "Categorical",
+    "Columns",
     "DiagonalNormal",
     "Gaussian",
+    "Likelihood",
     "LinearGaussian",
+    "LogitNormal",
+    "NegativeBinomial",
+    "Poisson",
     "PriorDistribution",
     "PriorProposal",
+    "StudentT",
+    "ZeroInflatedNegativeBinomial",
+    "convolutional_model",
     "encode",
+    "mlp_model",
     "one_layer",
     "reconstruct",
     "sample",

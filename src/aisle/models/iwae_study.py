@@ -14,9 +14,12 @@ from numpy.typing import ArrayLike
 
 from aisle.errors import InputError, check_count
 from aisle.models.distributions import DiagonalNormal, standard_log_prob
-from aisle.models.likelihoods import Bernoulli, Likelihood
+from aisle.models.likelihoods import Bernoulli, Gaussian, Likelihood
 from aisle.models.networks import MLP, GaussianLayer
 from aisle.types import PRNGKey, Scalar
+
+# Families that need no more than the mean of the training data.
+Family = type[Bernoulli] | type[Gaussian]
 
 Vector = Float[Array, " size"]
 Pair = tuple[Float[Array, " first"], Float[Array, " second"]]
@@ -126,7 +129,7 @@ def one_layer(
     *,
     num_latents: int = 50,
     num_hidden: int = 200,
-    likelihood: type[Likelihood] = Bernoulli,
+    likelihood: Family = Bernoulli,
 ) -> tuple[OneLayerModel, GaussianLayer]:
     """Build a model with one stochastic layer, and its encoder.
 
@@ -156,7 +159,7 @@ def two_layer(
     *,
     num_latents: int = 50,
     num_hidden: int = 200,
-    likelihood: type[Likelihood] = Bernoulli,
+    likelihood: Family = Bernoulli,
 ) -> tuple[TwoLayerModel, TwoLayerProposal]:
     """Build a model with two stochastic layers, and its encoder; see `one_layer`.
 
@@ -178,7 +181,7 @@ def two_layer(
 
 
 def _first_bias(
-    mean: ArrayLike, num_latents: int, num_hidden: int, likelihood: type[Likelihood]
+    mean: ArrayLike, num_latents: int, num_hidden: int, likelihood: Family
 ) -> np.ndarray:
     """Check the sizes of a network, and return the bias of its output."""
     check_count("num_latents", num_latents)

@@ -1,6 +1,7 @@
-"""The building blocks of the IWAE study's networks."""
+"""Networks of linear layers, and what makes a distribution of their outputs."""
 
 import itertools
+from collections.abc import Callable
 from typing import cast
 
 import equinox as eqx
@@ -12,17 +13,21 @@ from numpy.typing import ArrayLike
 from aisle.models.distributions import DiagonalNormal
 from aisle.types import PRNGKey
 
+Activation = Callable[[Array], Array]
+
 
 class MLP(eqx.Module):
-    """Linear layers with tanh between them, none after the last.
+    """Linear layers with an activation between them, none after the last.
 
-    Weights start from Glorot's uniform law and biases from zero, as in the study.
+    Weights start from Glorot's uniform law and biases from zero, as in the IWAE study.
     """
 
     layers: tuple[eqx.nn.Linear, ...]
+    activation: Activation = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKey, sizes: tuple[int, ...]):
+    def __init__(self, key: PRNGKey, sizes: tuple[int, ...], activation: Activation = jnp.tanh):
         """Build layers of the given `sizes`, input first."""
+        self.activation = activation
         keys = jax.random.split(key, len(sizes) - 1)
         shapes = itertools.pairwise(sizes)
         self.layers = tuple(_linear(k, *shape) for k, shape in zip(keys, shapes, strict=True))
@@ -30,7 +35,7 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         """Apply the network to one example."""
         for layer in self.layers[:-1]:
-            x = jnp.tanh(_apply(layer, x))
+            x = self.activation(_apply(layer, x))
         return _apply(self.layers[-1], x)
 
 

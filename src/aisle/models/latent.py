@@ -1,0 +1,177 @@
+"""Models with one latent vector for data of any kind, and their encoders."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Shaped
+
+from aisle.errors import InputError, check_count
+from aisle.models.convolutions import ConvolutionalDecoder, ConvolutionalEncoder
+from aisle.models.distributions import DiagonalNormal, standard_log_prob
+from aisle.models.likelihoods import Categorical, Columns, Likelihood, constants_of
+from aisle.models.networks import MLP, Activation
+from aisle.types import PRNGKey, Scalar
+
+Network = Callable[[Array], Array]
+Latents = Float[Array, " latent"]
+
+
+class LatentModel(eqx.Module):
+    """p(z) p(x|z) with a standard normal prior, any decoder and any likelihood."""
+
+    decoder: Network
+    likelihood: Likelihood
+    num_latents: int = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def log_prior(self, z: Latents) -> Scalar:
+        """Return log p(z)."""
+        return standard_log_prob(z)
+
+    def log_likelihood(self, x: Shaped[Array, "..."], z: Latents) -> Scalar:
+        """Return log p(x|z)."""
+        return self.likelihood.log_prob(x.ravel(), self.decoder(z))
+
+    def sample_prior(self, key: PRNGKey) -> Latents:
+        """Draw z."""
+        return jax.random.normal(key, (self.num_latents,))
+
+    def sample_observation(self, key: PRNGKey, z: Latents) -> Float[Array, "..."]:
+        """Draw x given z."""
+        return self.likelihood.sample(key, self.decoder(z)).reshape(self.shape)
+
+    def mean_observation(self, z: Latents) -> Float[Array, "..."]:
+        """Return E[x|z], which is what pictures show."""
+        return self.likelihood.mean(self.decoder(z)).reshape(self.shape)
+
+
+class Encoder(eqx.Module):
+    """q(z|x), a diagonal normal, from what the likelihood's `standardise` makes of x."""
+
+    likelihood: Likelihood
+    network: Network
+
+    def __call__(self, x: Shaped[Array, "..."]) -> DiagonalNormal:
+        """Return the distribution given one example."""
+        loc, log_scale = jnp.split(self.network(self.likelihood.standardise(x.ravel())), 2)
+        return DiagonalNormal(loc, jnp.exp(log_scale))
+
+
+def mlp_model(
+    key: PRNGKey,
+    likelihood: Likelihood,
+    output: np.ndarray,
+    *,
+    num_latents: int = 50,
+    hidden: Sequence[int] = (200, 200),
+    activation: Activation = jnp.tanh,
+) -> tuple[LatentModel, Encoder]:
+    """Build a model of linear layers for data of any kind, and its encoder.
+
+    Its likelihood, and the output that it starts from, are fitted to training data:
+
+    Example:
+        >>> counts = np.random.default_rng(0).poisson(4.0, (100, 6))
+        >>> model, proposal = aisle.mlp_model(
+        ...     jax.random.key(0), *aisle.Poisson.fitted(counts), num_latents=2, hidden=(16,))
+        >>> aisle.sample(model, 10).shape
+        (10, 6)
+
+    Args:
+        key: of the first weights.
+        likelihood: what the decoder's output says about x, such as `aisle.Poisson`'s.
+        output: what the decoder's output starts from.
+        num_latents: dimensions of z.
+        hidden: units of each hidden layer of the decoder; the encoder has them in reverse.
+        activation: between the layers; smooth, as chains follow its gradient.
+    """
+    _check_sizes(likelihood, output, num_latents=num_latents, hidden=hidden)
+    key_decoder, key_encoder = jax.random.split(key)
+    network = MLP(key_decoder, (num_latents, *hidden, len(output)), activation)
+    decoder = eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(output, float))
+    constants = constants_of(likelihood)
+    sizes = (_num_inputs(constants), *reversed(hidden), 2 * num_latents)
+    model = LatentModel(decoder, likelihood, num_latents, (likelihood.num_features,))
+    return model, Encoder(constants, MLP(key_encoder, sizes, activation))
+
+
+def convolutional_model(
+    key: PRNGKey,
+    likelihood: Likelihood,
+    output: np.ndarray,
+    *,
+    shape: Sequence[int],
+    num_latents: int = 50,
+    channels: Sequence[int] = (32, 64),
+    num_hidden: int = 200,
+    activation: Activation = jax.nn.elu,
+) -> tuple[LatentModel, Encoder]:
+    """Build a model of convolutions for pictures of any size, and its encoder; see `mlp_model`.
+
+    Example:
+        >>> pictures = np.random.default_rng(0).integers(0, 2, (100, 9, 7))
+        >>> model, proposal = aisle.convolutional_model(
+        ...     jax.random.key(0), *aisle.Bernoulli.fitted(pictures), shape=(9, 7), num_latents=2,
+        ...     channels=(4, 8), num_hidden=16)
+        >>> aisle.sample(model, 10).shape
+        (10, 9, 7)
+
+    Args:
+        key: of the first weights.
+        likelihood: of the same kind for each number of a picture.
+        output: what the decoder's output starts from.
+        shape: (height, width) or (height, width, channels) of a picture.
+        num_latents: dimensions of z.
+        channels: after each convolution of the encoder, which halves height and width; the decoder
+            has them in reverse.
+        num_hidden: units of the linear layer between them and z.
+        activation: between the layers; smooth, as chains follow its gradient.
+    """
+    shape, channels = tuple(shape), tuple(channels)
+    _check_sizes(
+        likelihood, output, num_latents=num_latents, channels=channels, num_hidden=num_hidden
+    )
+    if len(shape) not in (2, 3) or np.prod(shape) != likelihood.num_features:
+        raise InputError(
+            f"is {shape} but the likelihood is of {likelihood.num_features} numbers: give (height, "
+            "width) or (height, width, channels) of a picture",
+            argument="shape",
+        )
+    is_uneven = isinstance(likelihood, Categorical) and len(likelihood.groups) > 1
+    if is_uneven or isinstance(likelihood, Columns):
+        raise InputError(
+            f"is a {type(likelihood).__name__} whose features are not of one kind: all of a "
+            "picture must be; aisle.Categorical.fitted takes num_levels=NUMBER for all",
+            argument="likelihood",
+        )
+    full = (shape[0], shape[1], shape[2] if len(shape) == 3 else 1)
+    key_decoder, key_encoder = jax.random.split(key)
+    decoder = ConvolutionalDecoder(
+        key_decoder, num_latents, num_hidden, channels, full, output, activation
+    )
+    constants = constants_of(likelihood)
+    inputs, outputs = _num_inputs(constants), 2 * num_latents
+    network = ConvolutionalEncoder(
+        key_encoder, full, inputs, channels, num_hidden, outputs, activation
+    )
+    return LatentModel(decoder, likelihood, num_latents, shape), Encoder(constants, network)
+
+
+def _check_sizes(likelihood: Likelihood, output: np.ndarray, **sizes: int | Sequence[int]) -> None:
+    for name, given in sizes.items():
+        for size in given if isinstance(given, Sequence) else (given,):
+            check_count(name, size)
+    if np.shape(output) != (likelihood.num_outputs,):
+        raise InputError(
+            f"has the shape {np.shape(output)} but the likelihood takes {likelihood.num_outputs} "
+            "numbers: give what its `fitted` returned",
+            argument="output",
+        )
+
+
+def _num_inputs(likelihood: Likelihood) -> int:
+    """Return how many numbers an encoder sees."""
+    return jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
