@@ -14,6 +14,7 @@ from .annealing import (
     normalised_weights as normalised_weights,
     schedules as schedules,
 )
+from .context import Context as Context
 from .data import Split as Split, View as View
 from .errors import InputError as InputError, TrainingError as TrainingError
 from .evaluation import (

@@ -47,7 +47,8 @@ class Feeder:
         self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
         self._resident = None
         if len(split) * split.bytes_per_example <= resident_bytes:
-            rows = split.take(np.arange(len(split)))
+            every = np.arange(len(split))
+            rows = split.with_context(split.take(every), every)
             self._resident = processes.place(rows, self._everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
@@ -87,7 +88,9 @@ class Feeder:
             return self._place(self._resident, places, indices)
         # Padding repeats the first example, so that the shape does not depend on the chunk.
         positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
-        return self._place(self._split.take(places.ravel()), positions, indices)
+        flat = places.ravel()
+        rows = self._split.with_context(self._split.take(flat), flat)
+        return self._place(rows, positions, indices)
 
     def _permutation(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))

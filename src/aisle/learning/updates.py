@@ -19,6 +19,7 @@ from jaxtyping import Array, Int, PyTree
 
 from aisle import processes
 from aisle.compilation import compiler_options, remembered
+from aisle.context import bind, in_context, parts_of
 from aisle.data import View
 from aisle.learning.methods import Losses, Method, Metrics
 from aisle.types import PRNGKey, Scalar
@@ -75,7 +76,7 @@ class Batches(NamedTuple):
     """The examples of the updates of a chunk.
 
     Attributes:
-        examples: rows as stored.
+        examples: rows as stored, with their context if they have one.
         positions: for each update, the rows of `examples` that make its batch.
         indices: the same examples' indices in the data set.
     """
@@ -188,8 +189,10 @@ def _gradients(
 
         def example(row: PyTree, index: Array) -> tuple[Losses, Metrics]:
             key_bits, key = jax.random.split(jax.random.fold_in(key_update, index))
-            x = step.view.observe(key_bits, row, index)
-            return step.method.estimate(key, model, proposal, x, state.method)
+            stored, context = parts_of(row)
+            x = step.view.observe(key_bits, stored, index)
+            own = bind(model, proposal, in_context(x, context))
+            return step.method.estimate(key, *own, state.method)
 
         averages = jax.tree.map(lambda a: jnp.mean(a, axis=0), jax.vmap(example)(rows, indices))
         return averages[0].theta + averages[0].phi, averages
