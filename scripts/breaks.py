@@ -252,8 +252,8 @@ BREAKS = [
     Break(
         "integers reach the model as floats",
         "learning/batches.py",
-        "rows = split.take(np.arange(len(split)))",
-        "rows = jax.tree.map(np.float32, split.take(np.arange(len(split))))",
+        "rows = split.with_context(split.take(every), every)",
+        "rows = jax.tree.map(np.float32, split.take(every))",
         "learning/test_fit.py::test_examples_are_any_pytree_and_keep_their_types",
     ),
     Break(
@@ -405,8 +405,8 @@ BREAKS = [
     Break(
         "whole numbers wrap",
         "data/values.py",
-        "is_right = (limits.min <= leaf) & (leaf <= limits.max)",
-        "is_right = np.ones(leaf.shape, bool) if is_whole else np.abs(leaf) <= limits.max",
+        "return (limits.min <= leaf) & (leaf <= limits.max)",
+        "return np.ones(leaf.shape, bool) if is_whole else np.abs(leaf) <= limits.max",
         "data/test_values.py",
     ),
     Break(

@@ -22,6 +22,7 @@ from .evaluation import (
     ImportanceSampler as ImportanceSampler,
     LogLikelihood as LogLikelihood,
     Sampler as Sampler,
+    impute as impute,
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
 )

@@ -40,6 +40,8 @@ class Split:
             that the model takes, with a row for each row of the arrays; None for none.
         has_missing: whether NaN stands for a missing value, of which the context then tells; set
             for models that know of them.
+        weights: how much each row of the arrays counts in training, relative to the mean; None for
+            all alike.
     """
 
     arrays: PyTree
@@ -47,6 +49,7 @@ class Split:
     view: View = field(default_factory=View)
     context: PyTree | None = None
     has_missing: bool = False
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.arrays)[0] if self.rows is None else self.rows)
@@ -61,6 +64,14 @@ class Split:
     def example_context(self) -> PyTree | None:
         """The context of the first example, or None."""
         return jax.tree.map(lambda a: a[0], self.context_of([0]))
+
+    @property
+    def relative_weights(self) -> np.ndarray | None:
+        """How much each example counts, 1 on average, or None for all alike."""
+        if self.weights is None:
+            return None
+        own = np.asarray(self.weights, np.float64)[self.numbers(np.arange(len(self)))]
+        return np.float32(own / own.mean())
 
     @property
     def bytes_per_example(self) -> int:
@@ -116,8 +127,9 @@ class Split:
         """Return a hash of the number of examples, and of some of them, spread evenly."""
         chosen = np.unique(np.linspace(0, len(self) - 1, num_rows).astype(int))
         state = hashlib.sha256()
-        context = jax.tree.map(lambda a: np.asarray(a)[self.numbers(chosen)], self.context)
-        for leaf in jax.tree.leaves((self.take(chosen), context)):
+        beside = (self.context, self.weights)
+        beside = jax.tree.map(lambda a: np.asarray(a)[self.numbers(chosen)], beside)
+        for leaf in jax.tree.leaves((self.take(chosen), beside)):
             rows = leaf.reshape(len(chosen), -1)
             # The first edition stored bits so, and its runs still know their data.
             rows = rows * np.uint8(255) if rows.dtype == np.bool_ else rows

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.data.contexts import checked_context, leaves_with_masks
+from aisle.data.beside import check_weights, checked_context, leaves_with_masks
 from aisle.data.split import Split
 from aisle.errors import InputError
 
@@ -41,8 +41,9 @@ def as_split(
         )
     context = checked_context(split.arrays, split.context if context is None else context)
     split = dataclasses.replace(split, context=context)
+    check_weights(split)
     has_missing = _check_values(split, source, model)
-    return Checked(split.arrays, split.rows, split.view, context, has_missing)
+    return Checked(split.arrays, split.rows, split.view, context, has_missing, split.weights)
 
 
 def check_support(likelihood: Any, split: Split, source: str) -> None:
@@ -164,7 +165,7 @@ def _check_leaf(leaf: Any, x: Any, source: str) -> None:
     if number:
         raise InputError(
             f"{source} have {number} masked values, and a mask would be lost: pass the mask as "
-            "part of the data, and let the model's log_likelihood use it"
+            "part of the data, by context=aisle.Context(is_observed=~x.mask) beside x.filled(0)"
         )
     array = np.asarray(leaf)
     if array.dtype.kind not in "buif":
@@ -209,7 +210,8 @@ def _is_finite(leaf: np.ndarray) -> np.ndarray:
     """Say which values have a place in the precision that models compute in."""
     if leaf.dtype.kind == "b":
         return np.ones(leaf.shape, bool)
-    limits = np.iinfo(_kind(leaf)) if leaf.dtype.kind in "iu" else np.finfo(_kind(leaf))
+    is_whole = leaf.dtype.kind in "iu"
+    limits = np.iinfo(_kind(leaf)) if is_whole else np.finfo(_kind(leaf))
     # Comparisons with NaN fail.
     return (limits.min <= leaf) & (leaf <= limits.max)
 

@@ -47,7 +47,7 @@ _SAMPLES_PER_TILE = 4096
 _CHAINS_PER_TILE = 1024
 
 # A few chains as in training: enough for most encoders.
-_USUAL = Sampler(num_chains=5, num_temperatures=11, kernel=Kernel.tuned())
+USUAL = Sampler(num_chains=5, num_temperatures=11, kernel=Kernel.tuned())
 
 
 def sample_posterior(
@@ -56,7 +56,7 @@ def sample_posterior(
     x: PyTree,
     context: PyTree | None = None,
     *,
-    sampler: Sampler | ImportanceSampler = _USUAL,
+    sampler: Sampler | ImportanceSampler = USUAL,
     num_draws: int = 1,
     step_sizes: ArrayLike | None = None,
     seed: int = 0,
@@ -85,14 +85,28 @@ def sample_posterior(
     Returns:
         A latent with two leading axes, examples and draws, in each of its arrays.
     """
+    check_count("num_draws", num_draws)
+    check_seed(seed)
+    proposal, xs, example = prepared(model, proposal, x, context)
+    return draw_posterior(model, proposal, xs, example, sampler, num_draws, step_sizes, seed)
+
+
+def draw_posterior(
+    model: Model,
+    proposal: Proposal,
+    xs: PyTree | InContext,
+    example: Observation | InContext,
+    sampler: Sampler | ImportanceSampler,
+    num_draws: int,
+    step_sizes: ArrayLike | None,
+    seed: int,
+) -> Latent:
+    """Draw latents of examples that `prepared` has seen; see `sample_posterior`."""
     if not isinstance(sampler, Sampler | ImportanceSampler):
         raise InputError(
             f"is {sampler!r}: give an aisle.Sampler or an aisle.ImportanceSampler",
             argument="sampler",
         )
-    check_count("num_draws", num_draws)
-    check_seed(seed)
-    proposal, xs, example = prepared(model, proposal, x, context)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
         return _draw(key_draws, model, proposal, xs, None, sampler.num_samples, num_draws)

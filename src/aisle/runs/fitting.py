@@ -59,7 +59,7 @@ def fit(
         x: examples along the first axis of an array or of each array of a pytree; dtypes reach
             the model as they are (64-bit ones in 32 bits, unless JAX is set to 64). NaN is a
             missing value for models that know of them, such as `aisle.mlp_model`'s with
-            `has_missing=True`. An `aisle.Split` may hold context beside them.
+            `has_missing=True`. An `aisle.Split` may hold context and weights beside them.
         context: what belongs to the examples and is not modelled, such as an `aisle.Context`, for
             a model and a proposal that take it.
         method: such as `aisle.AIS()`, an object of your own with the same protocol, or an

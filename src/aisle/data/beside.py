@@ -1,4 +1,4 @@
-"""The context of examples: whether it belongs to them, and which of their entries it counts."""
+"""What stands beside examples: their context, and how much they count."""
 
 from collections.abc import Iterator
 
@@ -51,6 +51,27 @@ def _check_own(arrays: PyTree, context: Context) -> None:
             f"has an exposure of shape {context.exposure.shape}, from {context.exposure.min():g} "
             "on: give one positive number for each example",
             argument="context",
+        )
+
+
+def check_weights(split: Split) -> None:
+    """Refuse weights that are not of the examples, or leave nothing to learn from."""
+    if split.weights is None:
+        return
+    number = len(jax.tree.leaves(split.arrays)[0])
+    weights = np.asarray(split.weights)
+    is_number = weights.dtype.kind in "buif"
+    if not is_number or weights.shape != (number,) or not np.isfinite(weights).all():
+        raise InputError(
+            f"have the shape {weights.shape} and type {weights.dtype} for {number} examples: give "
+            "one finite number for each example",
+            argument="weights",
+        )
+    own = weights[split.numbers(np.arange(len(split)))]
+    if own.min() < 0 or not own.any():
+        raise InputError(
+            f"are from {own.min():g} to {own.max():g}: none may be negative, and not all zero",
+            argument="weights",
         )
 
 
