@@ -63,7 +63,7 @@ class Split:
     @property
     def example_context(self) -> PyTree | None:
         """The context of the first example, or None."""
-        return jax.tree.map(lambda a: a[0], self.context_of([0]))
+        return jax.tree.map(lambda a: jnp.asarray(a[0]), self.context_of([0]))
 
     @property
     def relative_weights(self) -> np.ndarray | None:

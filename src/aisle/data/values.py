@@ -77,7 +77,8 @@ def _of_ranges(split: Split) -> list[str]:
     """Notice features that have one value alone, or were not scaled."""
     low, high = np.inf, -np.inf
     for block in split.chunks():
-        low, high = np.minimum(low, block.min(0)), np.maximum(high, block.max(0))
+        # What is missing, NaN, does not count.
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
     ranges = np.ravel(np.asarray(high, np.float64) - low) / split.view.unit
     constant = np.flatnonzero(ranges == 0)
     if len(constant):

@@ -180,6 +180,7 @@ def convolutional_model(
     channels: Sequence[int] = (32, 64),
     num_hidden: int = 200,
     activation: Activation = jax.nn.elu,
+    has_missing: bool = False,
 ) -> tuple[LatentModel, Encoder]:
     """Build a model of convolutions for pictures of any size, and its encoder; see `mlp_model`.
 
@@ -201,6 +202,7 @@ def convolutional_model(
             has them in reverse.
         num_hidden: units of the linear layer between them and z.
         activation: between the layers; smooth, as chains follow its gradient.
+        has_missing: whether pixels may be missing; the encoder sees which in channels of their own.
     """
     shape, channels = tuple(shape), tuple(channels)
     _check_sizes(
@@ -224,12 +226,14 @@ def convolutional_model(
     decoder = ConvolutionalDecoder(
         key_decoder, num_latents, num_hidden, channels, full, output, activation
     )
-    constants = constants_of(likelihood)
-    inputs, outputs = _num_inputs(constants), 2 * num_latents
+    constants, takes = constants_of(likelihood), Takes(has_missing=has_missing)
+    inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features)
+    outputs = 2 * num_latents
     network = ConvolutionalEncoder(
         key_encoder, full, inputs, channels, num_hidden, outputs, activation
     )
-    return LatentModel(decoder, likelihood, num_latents, shape), Encoder(constants, network)
+    model = LatentModel(decoder, likelihood, num_latents, shape, takes)
+    return model, Encoder(constants, network, takes)
 
 
 def _check_sizes(likelihood: Likelihood, output: np.ndarray, **sizes: int | Sequence[int]) -> None:

@@ -47,7 +47,8 @@ class LinearGaussian(eqx.Module):
         bias = self.bias
         if has_condition:
             bias = bias + self.condition_weight @ jnp.asarray(context.condition, bias.dtype)
-        return dataclasses.replace(self, bias=bias, is_observed=context.is_observed)
+        mask = None if context.is_observed is None else jnp.asarray(context.is_observed)
+        return dataclasses.replace(self, bias=bias, is_observed=mask)
 
     def log_prior(self, z: Float[Array, " latent"]) -> Scalar:
         """Return log p(z)."""
