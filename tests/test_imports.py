@@ -13,6 +13,7 @@ ROOT = Path(aisle.__file__).parent
 
 LEAVES = {
     "compilation",
+    "context",
     "errors",
     "files",
     "objects",
@@ -26,6 +27,7 @@ MATHS = LEAVES | {"annealing", "models", "data"}
 RUNS = MATHS | {"learning", "evaluation"}
 ALLOWED = {
     **{leaf: set() for leaf in LEAVES},
+    "context": {"errors", "types"},
     "files": {"errors"},
     "processes": {"errors"},
     "data": LEAVES,

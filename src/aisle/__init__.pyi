@@ -14,6 +14,7 @@ from .annealing import (
     normalised_weights as normalised_weights,
     schedules as schedules,
 )
+from .context import Context as Context
 from .data import Split as Split, View as View
 from .errors import InputError as InputError, TrainingError as TrainingError
 from .evaluation import (
@@ -21,6 +22,7 @@ from .evaluation import (
     ImportanceSampler as ImportanceSampler,
     LogLikelihood as LogLikelihood,
     Sampler as Sampler,
+    impute as impute,
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
 )

@@ -39,6 +39,10 @@ class Model(Protocol):
     """A generative model p(x, z) = p(z) p(x|z) of one example, without a batch axis.
 
     Any pytree of arrays with these methods will do; an `equinox.Module` is the usual one.
+
+    It may also have `given(context)`, which returns the model of one example in its context, with
+    these methods; and `has_missing = True`, if that takes an `aisle.Context` whose `is_observed`
+    says which entries of x are not NaN.
     """
 
     def log_prior(self, z: Latent) -> Scalar:
@@ -60,7 +64,10 @@ class Model(Protocol):
 
 @runtime_checkable
 class Proposal(Protocol):
-    """An encoder: it runs once for an observation and returns q(z|x)."""
+    """An encoder: it runs once for an observation and returns q(z|x).
+
+    It may also have `given(context)`, which returns the encoder of one example in its context.
+    """
 
     def __call__(self, x: Observation) -> Distribution:
         """Return the proposal distribution of one example."""

@@ -1,5 +1,6 @@
 """Examples along the first axis of a pytree of arrays, which may be larger than memory."""
 
+import dataclasses
 import functools
 import hashlib
 import math
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 from numpy.typing import ArrayLike
 
+from aisle.context import Context, InContext, in_context, masked
 from aisle.data.view import View
 from aisle.errors import InputError, check_count
 from aisle.types import Observation
@@ -34,11 +36,20 @@ class Split:
         arrays: examples along the first axis of each leaf, in memory or memory-mapped.
         rows: which rows of the arrays belong to the split, or None for all of them.
         view: how a stored example becomes what the model sees; by default as it is.
+        context: what belongs to the examples and is not modelled, an `aisle.Context` or any pytree
+            that the model takes, with a row for each row of the arrays; None for none.
+        has_missing: whether NaN stands for a missing value, of which the context then tells; set
+            for models that know of them.
+        weights: how much each row of the arrays counts in training, relative to the mean; None for
+            all alike.
     """
 
     arrays: PyTree
     rows: np.ndarray | None = None
     view: View = field(default_factory=View)
+    context: PyTree | None = None
+    has_missing: bool = False
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.arrays)[0] if self.rows is None else self.rows)
@@ -50,9 +61,22 @@ class Split:
         return jax.eval_shape(self.view.fixed, stored, jax.ShapeDtypeStruct((), jnp.int32))
 
     @property
+    def example_context(self) -> PyTree | None:
+        """The context of the first example, or None."""
+        return jax.tree.map(lambda a: jnp.asarray(a[0]), self.context_of([0]))
+
+    @property
+    def relative_weights(self) -> np.ndarray | None:
+        """How much each example counts, 1 on average, or None for all alike."""
+        if self.weights is None:
+            return None
+        own = np.asarray(self.weights, np.float64)[self.numbers(np.arange(len(self)))]
+        return np.float32(own / own.mean())
+
+    @property
     def bytes_per_example(self) -> int:
         """Bytes of one stored example."""
-        leaves = jax.tree.leaves(self.arrays)
+        leaves = jax.tree.leaves((self.arrays, self.context))
         return sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in leaves)
 
     def numbers(self, indices: ArrayLike) -> np.ndarray:
@@ -68,6 +92,21 @@ class Split:
     def observe(self, indices: ArrayLike) -> PyTree:
         """Return examples as the model sees them; bits are drawn once and for all."""
         return _observe(self.view, self.take(indices), self.numbers(indices).astype(np.int32))
+
+    def context_of(self, indices: ArrayLike) -> PyTree | None:
+        """Return the context of examples, or None if they have none."""
+        rows = self.numbers(indices)
+        context = jax.tree.map(lambda a: _own(np.asarray(a)[rows]), self.context)
+        if self.has_missing:
+            context = masked(self.take(indices), context)
+        if self.view.is_flat and isinstance(context, Context):
+            is_observed = jax.tree.map(lambda a: a.reshape(len(a), -1), context.is_observed)
+            context = context._replace(is_observed=is_observed)
+        return context
+
+    def with_context(self, examples: PyTree, indices: ArrayLike) -> PyTree | InContext:
+        """Return what `take` or `observe` returned, with the context if there is one."""
+        return in_context(examples, self.context_of(indices))
 
     def chunks(self, num_bytes: int = CHUNK_BYTES) -> Iterator[PyTree]:
         """Yield all stored examples in order, as blocks of rows of at most about `num_bytes`."""
@@ -88,7 +127,9 @@ class Split:
         """Return a hash of the number of examples, and of some of them, spread evenly."""
         chosen = np.unique(np.linspace(0, len(self) - 1, num_rows).astype(int))
         state = hashlib.sha256()
-        for leaf in jax.tree.leaves(self.take(chosen)):
+        beside = (self.context, self.weights)
+        beside = jax.tree.map(lambda a: np.asarray(a)[self.numbers(chosen)], beside)
+        for leaf in jax.tree.leaves((self.take(chosen), beside)):
             rows = leaf.reshape(len(chosen), -1)
             # The first edition stored bits so, and its runs still know their data.
             rows = rows * np.uint8(255) if rows.dtype == np.bool_ else rows
@@ -109,8 +150,8 @@ class Split:
         order = np.random.RandomState(seed).permutation(len(self))
         rest, taken = np.sort(order[number:]), np.sort(order[:number])
         return (
-            Split(self.arrays, self.numbers(rest), self.view),
-            Split(self.arrays, self.numbers(taken), self.view),
+            dataclasses.replace(self, rows=self.numbers(rest)),
+            dataclasses.replace(self, rows=self.numbers(taken)),
         )
 
 

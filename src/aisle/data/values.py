@@ -1,11 +1,13 @@
 """Checks of examples before anything is learned from them, and remarks on what looks odd."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle.data.beside import check_weights, checked_context, leaves_with_masks
 from aisle.data.split import Split
 from aisle.errors import InputError
 
@@ -19,28 +21,47 @@ class Checked(Split):
     """Examples whose values were looked at: nobody needs to read them all again."""
 
 
-def as_split(x: Any, source: str = "the data") -> Checked:
-    """Return examples as a split, after refusing what are none."""
-    if isinstance(x, Checked):
+def as_split(
+    x: Any, source: str = "the data", context: PyTree | None = None, model: Any = None
+) -> Checked:
+    """Return examples as a split, after refusing what are none.
+
+    Args:
+        x: examples along the first axis, or a split.
+        source: what to call them.
+        context: of the examples, where x is not a split that has it.
+        model: that they are for, if it is known: one that `has_missing` takes NaN.
+    """
+    if isinstance(x, Checked) and context is None:
         return x
     split = x if isinstance(x, Split) else Split(_arrays(x, source))
-    _check_values(split, source)
-    return Checked(split.arrays, split.rows, split.view)
+    if context is not None and split.context is not None:
+        raise InputError(
+            "is given, but the split has one of its own: give one of both", argument="context"
+        )
+    context = checked_context(split.arrays, split.context if context is None else context)
+    split = dataclasses.replace(split, context=context)
+    check_weights(split)
+    has_missing = _check_values(split, source, model)
+    return Checked(split.arrays, split.rows, split.view, context, has_missing, split.weights)
 
 
 def check_support(likelihood: Any, split: Split, source: str) -> None:
     """Refuse values that a likelihood cannot have made, where it says which these are."""
     if not hasattr(likelihood, "is_supported") or split.view.binarize != "none":
         return
-    for block in split.chunks():
-        for leaf in jax.tree.leaves(block):
-            values = leaf / split.view.unit if split.view.is_grey else leaf
-            is_wrong = ~likelihood.is_supported(values)
-            if is_wrong.any():
-                raise InputError(
-                    f"{source} has the value {values[is_wrong][0]:g}, but a "
-                    f"{type(likelihood).__name__} likelihood is of {likelihood.support}"
-                )
+    for _, leaf, is_observed in leaves_with_masks(split):
+        values = leaf / split.view.unit if split.view.is_grey else leaf
+        is_wrong = ~likelihood.is_supported(values)
+        if is_observed is not None:
+            is_wrong &= is_observed
+        if split.has_missing:
+            is_wrong &= ~np.isnan(values)
+        if is_wrong.any():
+            raise InputError(
+                f"{source} has the value {values[is_wrong][0]:g}, but a "
+                f"{type(likelihood).__name__} likelihood is of {likelihood.support}"
+            )
 
 
 def remarks(likelihood: Any, split: Split) -> list[str]:
@@ -56,7 +77,8 @@ def _of_ranges(split: Split) -> list[str]:
     """Notice features that have one value alone, or were not scaled."""
     low, high = np.inf, -np.inf
     for block in split.chunks():
-        low, high = np.minimum(low, block.min(0)), np.maximum(high, block.max(0))
+        # What is missing, NaN, does not count.
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
     ranges = np.ravel(np.asarray(high, np.float64) - low) / split.view.unit
     constant = np.flatnonzero(ranges == 0)
     if len(constant):
@@ -144,7 +166,7 @@ def _check_leaf(leaf: Any, x: Any, source: str) -> None:
     if number:
         raise InputError(
             f"{source} have {number} masked values, and a mask would be lost: pass the mask as "
-            "part of the data, and let the model's log_likelihood use it"
+            "part of the data, by context=aisle.Context(is_observed=~x.mask) beside x.filled(0)"
         )
     array = np.asarray(leaf)
     if array.dtype.kind not in "buif":
@@ -154,16 +176,21 @@ def _check_leaf(leaf: Any, x: Any, source: str) -> None:
         )
 
 
-def _check_values(split: Split, source: str) -> None:
-    """Refuse values that models cannot compute with, in one pass over the data."""
-    start = 0
+def _check_values(split: Split, source: str, model: Any) -> bool:
+    """Refuse values that models cannot compute with, in one pass; say whether any are missing."""
     is_probability, low, high = split.view.binarize != "none", np.inf, -np.inf
-    for block in split.chunks():
-        for leaf in jax.tree.leaves(block):
-            _check_finite(leaf, start, split, source)
-            if is_probability:
-                low, high = min(low, float(leaf.min())), max(high, float(leaf.max()))
-        start += len(jax.tree.leaves(block)[0])
+    has_missing = False
+    for start, leaf, is_observed in leaves_with_masks(split):
+        is_right = _is_finite(leaf)
+        if is_observed is not None:
+            is_right |= ~is_observed
+        if not is_right.all():
+            has_missing = True
+            if split.has_missing or getattr(model, "has_missing", False):
+                is_right |= np.isnan(leaf)
+            _check_finite(leaf, is_right, start, split, source, model)
+        if is_probability:
+            low, high = min(low, float(np.nanmin(leaf))), max(high, float(np.nanmax(leaf)))
     if is_probability and (low < 0 or high > split.view.unit):
         fix = "rescale them, or use binarize='none' and likelihood='gaussian' for real values"
         if low >= 0 and high <= 255 and jax.tree.leaves(split.arrays)[0].dtype.kind in "iu":
@@ -172,22 +199,39 @@ def _check_values(split: Split, source: str) -> None:
             f"{source} has values from {low:g} to {high:g}: drawing bits needs values in [0, 1]; "
             f"{fix}"
         )
+    return has_missing
 
 
-def _check_finite(leaf: np.ndarray, start: int, split: Split, source: str) -> None:
-    """Refuse what has no place in the precision that models compute in."""
+def _kind(leaf: np.ndarray) -> np.dtype:
+    """Return the type that models compute in."""
+    return jax.dtypes.canonicalize_dtype(leaf.dtype if leaf.dtype.kind in "iu" else float)
+
+
+def _is_finite(leaf: np.ndarray) -> np.ndarray:
+    """Say which values have a place in the precision that models compute in."""
     if leaf.dtype.kind == "b":
-        return
+        return np.ones(leaf.shape, bool)
     is_whole = leaf.dtype.kind in "iu"
-    kind = jax.dtypes.canonicalize_dtype(leaf.dtype if is_whole else float)
-    limits = np.iinfo(kind) if is_whole else np.finfo(kind)
+    limits = np.iinfo(_kind(leaf)) if is_whole else np.finfo(_kind(leaf))
     # Comparisons with NaN fail.
-    is_right = (limits.min <= leaf) & (leaf <= limits.max)
+    return (limits.min <= leaf) & (leaf <= limits.max)
+
+
+def _check_finite(
+    leaf: np.ndarray, is_right: np.ndarray, start: int, split: Split, source: str, model: Any
+) -> None:
+    """Refuse the first value that is not right."""
     if is_right.all():
         return
     place = np.argwhere(~is_right)[0]
-    row = int(split.numbers(np.array([start + place[0]]))[0])
+    value, row = leaf[tuple(place)], int(split.numbers(np.array([start + place[0]]))[0])
+    fix = "remove or repair such rows"
+    if model is not None and np.isnan(value):
+        fix += (
+            ", give an aisle.Context(is_observed=...) if the model takes one, or build it by "
+            "aisle.mlp_model(..., has_missing=True)"
+        )
     raise InputError(
-        f"{source} has the value {leaf[tuple(place)]} in row {row}: every value must be a finite "
-        f"number of the type {kind.name}; remove or repair such rows"
+        f"{source} has the value {value} in row {row}: every value must be a finite number of the "
+        f"type {_kind(leaf).name}; {fix}"
     )

@@ -1,5 +1,6 @@
-"""log p(x) with a certificate, and draws from the posterior."""
+"""log p(x) with a certificate, draws from the posterior, and of what is missing."""
 
+from aisle.evaluation.imputation import impute
 from aisle.evaluation.log_likelihood import log_likelihood
 from aisle.evaluation.posterior import sample_posterior
 from aisle.evaluation.results import LogLikelihood, Round
@@ -11,6 +12,7 @@ __all__ = [
     "LogLikelihood",
     "Round",
     "Sampler",
+    "impute",
     "log_likelihood",
     "sample_posterior",
 ]

@@ -1,6 +1,6 @@
 """What is computed of one example: forward chains, both directions, or plain importance sampling.
 
-Each function takes `(context, key, x)` and returns numbers for `aisle.evaluation.work`.
+Each function takes `(shared, key, example)` and returns numbers for `aisle.evaluation.work`.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from aisle.annealing import Annealed, Ladder, anneal, anneal_reverse, log_mean_exp
 from aisle.annealing.importance import importance_log_weights
+from aisle.context import InContext, bind
 from aisle.evaluation.work import Numbers, map_chains
 from aisle.models.joint import log_joint
 from aisle.types import Model, Observation, PRNGKey, Proposal
@@ -18,21 +19,25 @@ from aisle.types import Model, Observation, PRNGKey, Proposal
 # Draws of q whose mean tells which latents an encoder uses, in two halves.
 _DRAWS_OF_HALF = 32
 
-# Model, proposal, ladder and number of chains.
-Context = tuple[Model, Proposal, Ladder, int]
+# What all examples share: model, proposal, ladder and number of chains.
+Shared = tuple[Model, Proposal, Ladder, int]
 
 
-def forward(context: Context, key: PRNGKey, x: Observation) -> Numbers:
+def forward(shared: Shared, key: PRNGKey, example: Observation | InContext) -> Numbers:
     """Anneal the chains of one observation from q to the posterior."""
-    model, proposal, ladder, num_chains = context
+    *parts, ladder, num_chains = shared
+    model, proposal, x = bind(*parts, example)
     q, density = proposal(x), log_joint(model, x)
     return _chains(lambda key: anneal(key, q, density, ladder), key, num_chains)
 
 
-def both_ways(context: Context, key: PRNGKey, x: None) -> Numbers:
-    """Simulate (z, x) from the model; anneal from q to the posterior and from z back to q."""
-    del x
-    model, proposal, ladder, num_chains = context
+def both_ways(shared: Shared, key: PRNGKey, example: InContext | None) -> Numbers:
+    """Simulate (z, x) from the model; anneal from q to the posterior and from z back to q.
+
+    Of a given example its context alone counts, in which x is simulated.
+    """
+    *parts, ladder, num_chains = shared
+    model, proposal, _ = bind(*parts, example)
     key_z, key_x, key_forward, key_reverse = jax.random.split(key, 4)
     z = model.sample_prior(key_z)
     x = model.sample_observation(key_x, z)
@@ -45,9 +50,12 @@ def both_ways(context: Context, key: PRNGKey, x: None) -> Numbers:
     return {"up": up["log_weight"], "down": down["log_weight"], "num_nonfinite": nonfinite}
 
 
-def importance(context: tuple[Model, Proposal, int], key: PRNGKey, x: Observation) -> Numbers:
+def importance(
+    shared: tuple[Model, Proposal, int], key: PRNGKey, example: Observation | InContext
+) -> Numbers:
     """Bound log p(x) by importance sampling, and average two halves of draws of q."""
-    model, proposal, num_samples = context
+    *parts, num_samples = shared
+    model, proposal, x = bind(*parts, example)
     q = proposal(x)
     key_weights, key_draws = jax.random.split(key)
     log_weights = importance_log_weights(key_weights, q, log_joint(model, x), num_samples)

@@ -13,6 +13,8 @@ from jax import tree
 from jaxtyping import PyTree
 
 from aisle import processes
+from aisle.annealing import Kernel
+from aisle.context import InContext, given, parts_of
 from aisle.data import Split, as_split, check_support
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation.folders import claim, digest, digest_of_classes
@@ -29,6 +31,7 @@ def log_likelihood(
     model: Model,
     proposal: Proposal | None,
     x: PyTree,
+    context: PyTree | None = None,
     *,
     sampler: Sampler | None = None,
     certificate: Certificate | None = None,
@@ -61,12 +64,16 @@ def log_likelihood(
         model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.Model`.
         proposal: an encoder, from x to a distribution q(z|x) where chains start; None for the
             prior, which needs no encoder.
-        x: examples along the first axis of an array or of each array of a pytree.
+        x: examples along the first axis of an array or of each array of a pytree; NaN is missing
+            for models that know of it.
+        context: of the examples, if model and proposal take it. Data for the certificate are
+            simulated in the contexts of these examples, so that it speaks of such data.
         sampler: chains, temperatures and kernel; by default `aisle.Sampler()`.
         certificate: simulated examples, tolerance and time; by default `aisle.Certificate()`.
         importance_samples: K of an importance-weighted bound to compare with, by the proposal as
             given; 0 for none.
-        pilot_x: other examples to tune on; by default simulated ones.
+        pilot_x: other examples to tune on, with a context as `aisle.Split(x, context=...)`; by
+            default simulated ones.
         indices: number of each example, from which its draws derive; by default its place in `x`.
         seed: of all draws.
         out: folder for the results. Tiles are kept there, and an evaluation that was killed
@@ -87,7 +94,7 @@ def log_likelihood(
             f"is {sampler.refit} but chains start at the prior: give a proposal, or use 0",
             argument="refit",
         )
-    proposal, xs, example = prepared(model, proposal, x)
+    proposal, xs, example = prepared(model, proposal, x, context)
     numbers = _numbers(indices, len(tree.leaves(xs)[0]))
     pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")[0]
     identity = {
@@ -103,7 +110,7 @@ def log_likelihood(
         x=xs,
         pilot_x=pilot,
         indices=numbers,
-        sampler=dataclasses.replace(sampler, kernel=sampler.kernel.suited_to(proposal, example)),
+        sampler=dataclasses.replace(sampler, kernel=suited(sampler.kernel, proposal, example)),
         certificate=certificate,
         importance_samples=importance_samples,
         seed=int(seed),
@@ -119,19 +126,32 @@ def log_likelihood(
 
 
 def prepared(
-    model: Model, proposal: Proposal | None, x: PyTree
-) -> tuple[Proposal, PyTree, Observation]:
-    """Return the proposal, examples as the model sees them, and the first one; refuse misfits."""
+    model: Model, proposal: Proposal | None, x: PyTree, context: PyTree | None = None
+) -> tuple[Proposal, PyTree | InContext, Observation | InContext]:
+    """Return the proposal, examples as the model sees them, and the first one; refuse misfits.
+
+    Examples are in their context, if they have one.
+    """
     proposal = PriorProposal(model) if proposal is None else proposal
     check_encoder(proposal)
-    xs, example = _observations(model, x, "x")
+    xs, example = _observations(model, x, "x", context)
     check_density(model, proposal, example)
     return proposal, xs, example
 
 
-def _observations(model: Model, x: PyTree, source: str) -> tuple[PyTree, Observation]:
-    split = as_split(x, source)
-    xs = split.observe(np.arange(len(split))) if isinstance(x, Split) else split.arrays
+def suited(kernel: Kernel, proposal: Proposal, example: Observation | InContext) -> Kernel:
+    """Return the kernel for a proposal, seen by one example."""
+    x, context = parts_of(example)
+    return kernel.suited_to(given(proposal, context), x)
+
+
+def _observations(
+    model: Model, x: PyTree, source: str, context: PyTree | None = None
+) -> tuple[PyTree | InContext, Observation | InContext]:
+    split = as_split(x, source, context, model)
+    every = np.arange(len(split))
+    xs = split.observe(every) if isinstance(x, Split) else split.arrays
+    xs = split.with_context(xs, every)
     example = tree.map(lambda a: jnp.asarray(a[0]), xs)
     check_observation(model, example, "an example")
     check_support(getattr(model, "likelihood", None), split, source)

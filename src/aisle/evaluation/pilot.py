@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from aisle.annealing import Kernel, Ladder, anneal, tuning
 from aisle.compilation import jit
+from aisle.context import InContext, bind
 from aisle.models.joint import log_joint
 from aisle.types import Model, Observation, PRNGKey, Proposal
 
@@ -66,8 +67,9 @@ def tune_exactly(
     def acceptance(key: PRNGKey, sizes: tuning.StepSizes) -> Array:
         trial = eqx.tree_at(lambda rungs: rungs.step_sizes, ladder, sizes)
 
-        def chain(key: PRNGKey, x: Observation) -> Array:
-            return anneal(key, proposal(x), log_joint(model, x), trial).info.acceptance
+        def chain(key: PRNGKey, example: Observation | InContext) -> Array:
+            own, encoder, x = bind(model, proposal, example)
+            return anneal(key, encoder(x), log_joint(own, x), trial).info.acceptance
 
         number = len(jax.tree.leaves(xs)[0])
         return jnp.mean(jax.vmap(chain)(jax.random.split(key, number), xs), axis=0)

@@ -25,9 +25,10 @@ from aisle.annealing import Kernel, Ladder, anneal
 from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.tuning import StepSizes
 from aisle.compilation import jit
+from aisle.context import InContext, bind
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation import pilot
-from aisle.evaluation.log_likelihood import prepared
+from aisle.evaluation.log_likelihood import prepared, suited
 from aisle.evaluation.sampler import ImportanceSampler, Sampler
 from aisle.models.joint import log_joint
 from aisle.types import (
@@ -46,15 +47,16 @@ _SAMPLES_PER_TILE = 4096
 _CHAINS_PER_TILE = 1024
 
 # A few chains as in training: enough for most encoders.
-_USUAL = Sampler(num_chains=5, num_temperatures=11, kernel=Kernel.tuned())
+USUAL = Sampler(num_chains=5, num_temperatures=11, kernel=Kernel.tuned())
 
 
 def sample_posterior(
     model: Model,
     proposal: Proposal | None,
     x: PyTree,
+    context: PyTree | None = None,
     *,
-    sampler: Sampler | ImportanceSampler = _USUAL,
+    sampler: Sampler | ImportanceSampler = USUAL,
     num_draws: int = 1,
     step_sizes: ArrayLike | None = None,
     seed: int = 0,
@@ -73,6 +75,7 @@ def sample_posterior(
         model: log_prior and log_likelihood; see `aisle.Model`.
         proposal: an encoder, from x to a distribution q(z|x); None for the prior.
         x: examples along the first axis of an array or of each array of a pytree.
+        context: of the examples, if model and proposal take it.
         sampler: the chains that a draw is chosen from, or `aisle.ImportanceSampler`.
         num_draws: how many latents to draw for each example.
         step_sizes: one for each temperature; None tunes them on a pilot, which has another key,
@@ -82,18 +85,32 @@ def sample_posterior(
     Returns:
         A latent with two leading axes, examples and draws, in each of its arrays.
     """
+    check_count("num_draws", num_draws)
+    check_seed(seed)
+    proposal, xs, example = prepared(model, proposal, x, context)
+    return draw_posterior(model, proposal, xs, example, sampler, num_draws, step_sizes, seed)
+
+
+def draw_posterior(
+    model: Model,
+    proposal: Proposal,
+    xs: PyTree | InContext,
+    example: Observation | InContext,
+    sampler: Sampler | ImportanceSampler,
+    num_draws: int,
+    step_sizes: ArrayLike | None,
+    seed: int,
+) -> Latent:
+    """Draw latents of examples that `prepared` has seen; see `sample_posterior`."""
     if not isinstance(sampler, Sampler | ImportanceSampler):
         raise InputError(
             f"is {sampler!r}: give an aisle.Sampler or an aisle.ImportanceSampler",
             argument="sampler",
         )
-    check_count("num_draws", num_draws)
-    check_seed(seed)
-    proposal, xs, example = prepared(model, proposal, x)
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
         return _draw(key_draws, model, proposal, xs, None, sampler.num_samples, num_draws)
-    kernel = sampler.kernel.suited_to(proposal, example)
+    kernel = suited(sampler.kernel, proposal, example)
     ladder = kernel.ladder(sampler.num_temperatures)
     if step_sizes is None:
         target = jnp.asarray(kernel.target_accept)
@@ -166,10 +183,11 @@ def _draw(
     num_samples: int,
     num_draws: int,
 ) -> Latent:
-    def one(item: tuple[Array, Observation]) -> Latent:
-        number, x = item
+    def one(item: tuple[Array, Observation | InContext]) -> Latent:
+        number, example = item
+        own, encoder, x = bind(model, proposal, example)
         keys = jax.random.split(jax.random.fold_in(key, number), num_draws)
-        return draw_many(keys, proposal(x), log_joint(model, x), ladder, num_samples)
+        return draw_many(keys, encoder(x), log_joint(own, x), ladder, num_samples)
 
     return jax.lax.map(one, (jnp.arange(len(jax.tree.leaves(xs)[0])), xs))
 

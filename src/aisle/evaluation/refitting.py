@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.compilation import compiler_options
+from aisle.context import given
 from aisle.errors import InputError
 from aisle.evaluation.folders import kept
 from aisle.models.joint import log_joint
@@ -28,12 +29,15 @@ BATCH_SIZE = 256
 _FIRST_RATE = 1e-3
 
 
-def unannealed_gap(key: PRNGKey, model: Model, proposal: Proposal) -> Scalar:
+def unannealed_gap(
+    key: PRNGKey, model: Model, proposal: Proposal, context: PyTree | None = None
+) -> Scalar:
     """Estimate, by one simulated example, the gap of bidirectional Monte Carlo without annealing.
 
     It is KL(p || q) + KL(q || p) of the posterior p and the proposal q: the first keeps q from
     having less mass than p somewhere, the second from having more.
     """
+    model, proposal = given(model, context), given(proposal, context)
     key_z, key_x, key_q = jax.random.split(key, 3)
     exact = model.sample_prior(key_z)
     x = model.sample_observation(key_x, exact)
@@ -51,9 +55,13 @@ def refit(
     num_updates: int,
     file: Path | None = None,
     *,
+    contexts: PyTree | None = None,
     show_progress: bool = True,
 ) -> tuple[Proposal, float]:
-    """Return the refitted proposal and the seconds it took, from `file` if it is there."""
+    """Return the refitted proposal and the seconds it took, from `file` if it is there.
+
+    Examples are simulated in some of the contexts, if there are any.
+    """
     arrays, static = eqx.partition(proposal, eqx.is_inexact_array)
     leaves, structure = jax.tree.flatten(arrays)
     if not leaves:
@@ -61,7 +69,7 @@ def refit(
 
     def make() -> dict[str, np.ndarray]:
         is_shown = show_progress and processes.is_first()
-        found = jax.tree.leaves(_fit(key, model, proposal, num_updates, is_shown))
+        found = jax.tree.leaves(_fit(key, model, proposal, num_updates, contexts, is_shown))
         return {str(i): np.asarray(a) for i, a in enumerate(found)}
 
     stored, seconds = kept(file, make)
@@ -70,7 +78,12 @@ def refit(
 
 
 def _fit(
-    key: PRNGKey, model: Model, proposal: Proposal, num_updates: int, show_progress: bool
+    key: PRNGKey,
+    model: Model,
+    proposal: Proposal,
+    num_updates: int,
+    contexts: PyTree | None,
+    show_progress: bool,
 ) -> PyTree:
     """Return the proposal's arrays after updates by Adam that make `unannealed_gap` smaller."""
     arrays, static = eqx.partition((model, proposal), eqx.is_inexact_array)
@@ -79,7 +92,8 @@ def _fit(
     def loss(params: PyTree, fixed: PyTree, key: PRNGKey) -> Scalar:
         both = eqx.combine((fixed, params), static)
         keys = jax.random.split(key, BATCH_SIZE)
-        return jnp.mean(jax.vmap(lambda k: unannealed_gap(k, *both))(keys))
+        chosen = _some(jax.random.fold_in(key, BATCH_SIZE), contexts)
+        return jnp.mean(jax.vmap(lambda k, c: unannealed_gap(k, *both, c))(keys, chosen))
 
     def update(
         params: PyTree, state: PyTree, fixed: PyTree, key: PRNGKey
@@ -107,3 +121,12 @@ def _fit(
             f"refit is {num_updates} but that ends in weights that are not finite: use 0"
         )
     return params
+
+
+def _some(key: PRNGKey, contexts: PyTree | None) -> PyTree | None:
+    """Choose a context for each example of a batch; the key is that of none of them."""
+    leaves = jax.tree.leaves(contexts)
+    if not leaves:
+        return contexts
+    places = jax.random.randint(key, (BATCH_SIZE,), 0, len(leaves[0]))
+    return jax.tree.map(lambda a: jnp.asarray(a)[places], contexts)

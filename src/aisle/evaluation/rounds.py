@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.annealing import HMC, Ladder, effective_sample_size
+from aisle.context import in_context, parts_of
 from aisle.evaluation import examples, pilot, refitting
 from aisle.evaluation.folders import kept
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
@@ -36,6 +37,7 @@ class Task(NamedTuple):
 
     Attributes:
         proposal: where chains start.
+        x: examples, in their context if they have one.
         about: what to write beside the numbers.
         identity: what the numbers depend on beside sampler and seed, as hashes.
         deadline: value of `time.perf_counter` after which no new work is begun, or None.
@@ -62,6 +64,16 @@ class Task(NamedTuple):
         """Return a key for one purpose in one round: no two share a draw."""
         root = jax.random.key(self.seed)
         return jax.random.fold_in(jax.random.fold_in(root, round_), purpose)
+
+    def contexts(self, numbers: np.ndarray) -> PyTree | None:
+        """Return contexts to simulate examples in: those of the real ones, in a random order.
+
+        That of a simulated example depends on its number alone, however many there are, and all
+        real ones are taken before one is taken again.
+        """
+        _, context = parts_of(self.x)
+        order = np.random.default_rng([self.seed, _BDMC]).permutation(len(self.indices))
+        return jax.tree.map(lambda a: a[order[numbers % len(order)]], context)
 
     def path(self, *names: str) -> Path | None:
         """Return a path in the folder of results, if there is one."""
@@ -144,6 +156,7 @@ def refit_start(task: Task) -> Task:
         task.proposal,
         task.sampler.refit,
         task.path("refitted.npz"),
+        contexts=parts_of(task.x)[1],
         show_progress=task.show_progress,
     )
     return task._replace(proposal=proposal, refit_seconds=seconds)
@@ -154,7 +167,7 @@ def _round(task: Task, before: list[Round]) -> LogLikelihood:
     number = len(before)
     ladder, seconds = _tuned_ladder(task, number)
     simulated, wanted = _certify(task, number, ladder)
-    forward = _anneal(task, number, ladder, task.x, task.indices)
+    forward = _anneal(task, number, ladder, task.indices, is_simulated=False)
     log_weights = forward.numbers["log_weight"]
     log_p = _log_means(log_weights)
     estimate = summarise(log_p)
@@ -198,7 +211,9 @@ def _tuned_ladder(task: Task, number: int) -> tuple[Ladder, float]:
     def tune() -> dict[str, np.ndarray]:
         key_x, key_chains = jax.random.split(task.key(number, _PILOT))
         if task.pilot_x is None:
-            xs = simulate(key_x, task.model, pilot.NUM_EXAMPLES)
+            contexts = task.contexts(np.arange(pilot.NUM_EXAMPLES))
+            xs = simulate(key_x, task.model, pilot.NUM_EXAMPLES, contexts)
+            xs = in_context(xs, contexts)
         else:
             xs = pilot.repeated(task.pilot_x)
         sizes = pilot.tune(key_chains, task.model, task.proposal, xs, kernel, num_temperatures)
@@ -219,7 +234,7 @@ def _certify(task: Task, number: int, ladder: Ladder) -> tuple[Outcome, int]:
     wanted, tolerance = task.certificate.num_examples, task.certificate.tolerance
     if not wanted:
         return Outcome(np.arange(0), {}, 0.0), 0
-    outcome = _anneal(task, number, ladder, None, np.arange(wanted))
+    outcome = _anneal(task, number, ladder, np.arange(wanted), is_simulated=True)
     for _ in range(_MOST_GROWTHS):
         gap = _bidirectional(outcome).gap
         is_noise = tolerance is not None and gap.mean < tolerance / 2 <= CLEAR * gap.standard_error
@@ -227,17 +242,18 @@ def _certify(task: Task, number: int, ladder: Ladder) -> tuple[Outcome, int]:
         if not is_noise or is_late_ or len(outcome.indices) < wanted:
             break
         wanted *= _MORE_EXAMPLES
-        outcome = _anneal(task, number, ladder, None, np.arange(wanted))
+        outcome = _anneal(task, number, ladder, np.arange(wanted), is_simulated=True)
     return outcome, wanted
 
 
 def _anneal(
-    task: Task, number: int, ladder: Ladder, xs: PyTree | None, indices: np.ndarray
+    task: Task, number: int, ladder: Ladder, indices: np.ndarray, *, is_simulated: bool
 ) -> Outcome:
-    """Anneal given examples; where there are none, simulated ones in both directions."""
+    """Anneal the given examples, or simulated ones in both directions."""
     given = ("log p(x)", "forward", examples.forward, _FORWARD, 1)
     simulated = ("bidirectional", "bidirectional", examples.both_ways, _BDMC, 2)
-    name, folder, function, purpose, num_directions = simulated if xs is None else given
+    name, folder, function, purpose, num_directions = simulated if is_simulated else given
+    xs = in_context(None, task.contexts(indices)) if is_simulated else task.x
     num_chains = task.sampler.num_chains
     job = Job(
         name=f"T={len(ladder.step_sizes)}, {name}",

@@ -45,10 +45,12 @@ class Feeder:
         self._split, self._batch_size, self._seed = split, batch_size, seed
         self._everywhere = jax.NamedSharding(mesh, jax.P())
         self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
+        self._weights = split.relative_weights
         self._resident = None
         if len(split) * split.bytes_per_example <= resident_bytes:
-            rows = split.take(np.arange(len(split)))
-            self._resident = processes.place(rows, self._everywhere)
+            every = np.arange(len(split))
+            rows = split.with_context(split.take(every), every)
+            self._resident = processes.place((rows, self._weights), self._everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
         self._ahead: tuple[Chunk, Future[Batches]] | None = None
@@ -84,17 +86,27 @@ class Feeder:
         places[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
         indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
-            return self._place(self._resident, places, indices)
+            return self._place(*self._resident, places, indices)
         # Padding repeats the first example, so that the shape does not depend on the chunk.
         positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
-        return self._place(self._split.take(places.ravel()), positions, indices)
+        flat = places.ravel()
+        rows = self._split.with_context(self._split.take(flat), flat)
+        weights = None if self._weights is None else self._weights[flat]
+        return self._place(rows, weights, positions, indices)
 
     def _permutation(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
 
-    def _place(self, examples: PyTree, positions: np.ndarray, indices: np.ndarray):
+    def _place(
+        self,
+        examples: PyTree,
+        weights: np.ndarray | jax.Array | None,
+        positions: np.ndarray,
+        indices: np.ndarray,
+    ) -> Batches:
         return Batches(
             processes.place(examples, self._everywhere),
             processes.place(positions, self._over_batch),
             processes.place(indices, self._over_batch),
+            processes.place(weights, self._everywhere),
         )

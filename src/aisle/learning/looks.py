@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle.context import InContext, bind
 from aisle.data import Split, as_split, spread
 from aisle.errors import InputError, check_count
 from aisle.learning.methods import Method, importance_bound
@@ -39,11 +40,13 @@ class Validation(Chosen):
         every: epochs between two bounds; by default as often as costs a tenth of training.
         keep: "best" to use the weights of the highest bound of the last phase, "last" to use the
             last ones.
+        context: of the held-out examples, where those to train on have one.
     """
 
     x: Any
     every: int | None = None
     keep: str = "best"
+    context: Any = None
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -119,7 +122,8 @@ class Bounder:
         """Choose examples evenly; the draws are the same at each look, so that looks compare."""
         self.split: Split = as_split(x, "the held-out data")
         chosen = spread(len(self.split), NUM_EXAMPLES)
-        self._xs, self._key = self.split.observe(chosen), key
+        self._xs = self.split.with_context(self.split.observe(chosen), chosen)
+        self._key = key
         self._numbers = jnp.asarray(self.split.numbers(chosen), jnp.int32)
 
     def __call__(self, method: Method, weights: tuple[Model, Proposal], state: PyTree) -> Mean:
@@ -145,9 +149,9 @@ def _bounds(
 ) -> jax.Array:
     bound: Callable[..., Scalar] = getattr(method, "bound", _importance)
 
-    def one(item: tuple[jax.Array, Observation]) -> Scalar:
-        number, x = item
-        return bound(jax.random.fold_in(key, number), *weights, x, state)
+    def one(item: tuple[jax.Array, Observation | InContext]) -> Scalar:
+        number, example = item
+        return bound(jax.random.fold_in(key, number), *bind(*weights, example), state)
 
     return jax.lax.map(one, (numbers, xs), batch_size=min(len(numbers), _TILE))
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.compilation import remembered
+from aisle.context import given, in_context
 from aisle.data import Split, as_split, check_support, remarks
 from aisle.errors import InputError, check_count, check_seed
 from aisle.learning.batches import Feeder
@@ -137,9 +138,10 @@ def prepare(
         show_progress: whether to show a progress bar.
     """
     assert plan.ends is not None
-    split = as_split(x)
-    check_observation(model, split.example, "an example")
-    check_parts(model, proposal, split.example)
+    split = as_split(x, model=model)
+    example = in_context(split.example, split.example_context)
+    check_observation(model, example, "an example")
+    check_parts(model, proposal, example)
     params, static = trained_arrays(model, proposal, plan.freeze)
     likelihood = getattr(model, "likelihood", None)
     check_support(likelihood, split, "the data")
@@ -149,8 +151,9 @@ def prepare(
     # Not a key of any update: these are folded from the root by their numbers.
     bounder = None
     if plan.validation is not None:
-        bounder = Bounder(plan.validation.x, jax.random.fold_in(root, 2**32 - 1))
-        _check_alike(bounder.split.example, split.example)
+        held_out = as_split(plan.validation.x, "the held-out data", plan.validation.context, model)
+        _check_alike(held_out, split)
+        bounder = Bounder(held_out, jax.random.fold_in(root, 2**32 - 1))
         check_support(likelihood, bounder.split, "the held-out data")
     mesh = batch_mesh(plan.batch_size)
     feeder = Feeder(split, plan.batch_size, plan.seed, mesh)
@@ -233,7 +236,7 @@ def _stage(
     start: int,
     end: int,
 ) -> Stage:
-    method = _suited(phase.method, proposal, split.example)
+    method = _suited(phase.method, given(proposal, split.example_context), split.example)
     optimizer = as_optimizer(phase.optimizer)
     length = (end - start, per_epoch)
     step = Step(
@@ -263,8 +266,13 @@ def _suited(method: Method, proposal: Proposal, example: Observation) -> Method:
     return dataclasses.replace(method, kernel=kernel)
 
 
-def _check_alike(held_out: Observation, example: Observation) -> None:
-    shapes = [jax.tree.map(np.shape, one) for one in (held_out, example)]
+def _check_alike(held_out: Split, split: Split) -> None:
+    if (held_out.context is None) != (split.context is None):
+        raise InputError(
+            "either the held-out examples or those to train on have no context: give it to both, "
+            "to those held out by aisle.Validation(x, context=...)"
+        )
+    shapes = [jax.tree.map(np.shape, one.example) for one in (held_out, split)]
     if shapes[0] != shapes[1]:
         raise InputError(
             f"held-out examples have the shape {shapes[0]} and those to train on {shapes[1]}: give "

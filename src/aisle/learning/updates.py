@@ -15,10 +15,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from aisle import processes
 from aisle.compilation import compiler_options, remembered
+from aisle.context import bind, in_context, parts_of
 from aisle.data import View
 from aisle.learning.methods import Losses, Method, Metrics
 from aisle.types import PRNGKey, Scalar
@@ -75,14 +76,20 @@ class Batches(NamedTuple):
     """The examples of the updates of a chunk.
 
     Attributes:
-        examples: rows as stored.
+        examples: rows as stored, with their context if they have one.
         positions: for each update, the rows of `examples` that make its batch.
         indices: the same examples' indices in the data set.
+        weights: how much each row of `examples` counts, or None for all alike.
     """
 
     examples: PyTree
     positions: Int[Array, "updates batch"]
     indices: Int[Array, "updates batch"]
+    weights: Float[Array, " examples"] | None = None
+
+
+# Of one update on one device: rows, weights or None, and indices.
+Batch = tuple[PyTree, Float[Array, " local"] | None, Int[Array, " local"]]
 
 
 class UpdateLog(NamedTuple):
@@ -136,8 +143,10 @@ def _compile(
     def update(
         step: Step, state: TrainState, key: PRNGKey, batches: Batches, i: Array
     ) -> tuple[TrainState, UpdateLog]:
-        rows = jax.tree.map(lambda a: a[batches.positions[i]], batches.examples)
-        grads, losses, metrics = _gradients(step, state, key, rows, batches.indices[i], num_tiles)
+        every = (batches.examples, batches.weights)
+        rows, weights = jax.tree.map(lambda a: a[batches.positions[i]], every)
+        batch = (rows, weights, batches.indices[i])
+        grads, losses, metrics = _gradients(step, state, key, batch, num_tiles)
         return _apply(step, state, grads, losses, metrics)
 
     def chunk(
@@ -161,7 +170,7 @@ def _compile(
         return jax.lax.fori_loop(0, num_updates, one, (state, empty))
 
     everywhere, over_batch = jax.P(), jax.P(None, "batch")
-    places: Any = Batches(*cast("Any", (everywhere, over_batch, over_batch)))
+    places: Any = Batches(*cast("Any", (everywhere, over_batch, over_batch, everywhere)))
     sharded = jax.shard_map(
         chunk,
         mesh=mesh,
@@ -176,37 +185,42 @@ def _gradients(
     step: Step,
     state: TrainState,
     key: PRNGKey,
-    rows: PyTree,
-    indices: Int[Array, " local"],
+    batch: Batch,
     num_tiles: int,
 ) -> tuple[Params, Losses, Metrics]:
     """Average gradients, losses and metrics over the batch: tiles here, then devices."""
     key_update = jax.random.fold_in(key, state.update)
 
-    def loss(params: Params, rows: PyTree, indices: Array) -> tuple[Scalar, tuple[Losses, Metrics]]:
+    def loss(params: Params, batch: Batch) -> tuple[Scalar, tuple[Losses, Metrics]]:
+        rows, weights, indices = batch
         model, proposal = eqx.combine(params, step.static)
 
         def example(row: PyTree, index: Array) -> tuple[Losses, Metrics]:
             key_bits, key = jax.random.split(jax.random.fold_in(key_update, index))
-            x = step.view.observe(key_bits, row, index)
-            return step.method.estimate(key, model, proposal, x, state.method)
+            stored, context = parts_of(row)
+            x = step.view.observe(key_bits, stored, index)
+            own = bind(model, proposal, in_context(x, context))
+            return step.method.estimate(key, *own, state.method)
 
-        averages = jax.tree.map(lambda a: jnp.mean(a, axis=0), jax.vmap(example)(rows, indices))
+        losses, metrics = jax.vmap(example)(rows, indices)
+        if weights is not None:
+            losses = jax.tree.map(lambda a: weights * a, losses)
+        averages = jax.tree.map(lambda a: jnp.mean(a, axis=0), (losses, metrics))
         return averages[0].theta + averages[0].phi, averages
 
-    def tile(rows: PyTree, indices: Array) -> tuple[Params, tuple[Losses, Metrics]]:
-        return jax.grad(loss, has_aux=True)(state.params, rows, indices)
+    def tile(batch: Batch) -> tuple[Params, tuple[Losses, Metrics]]:
+        return jax.grad(loss, has_aux=True)(state.params, batch)
 
     if num_tiles == 1:
-        total = tile(rows, indices)
+        total = tile(batch)
     else:
-        tiled = jax.tree.map(lambda a: a.reshape(num_tiles, -1, *a.shape[1:]), (rows, indices))
+        tiled = jax.tree.map(lambda a: a.reshape(num_tiles, -1, *a.shape[1:]), batch)
         zeros = jax.tree.map(
             lambda s: jnp.zeros(s.shape, s.dtype),
-            jax.eval_shape(tile, *jax.tree.map(lambda a: a[0], tiled)),
+            jax.eval_shape(tile, jax.tree.map(lambda a: a[0], tiled)),
         )
         total, _ = jax.lax.scan(
-            lambda total, part: (jax.tree.map(jnp.add, total, tile(*part)), None), zeros, tiled
+            lambda total, part: (jax.tree.map(jnp.add, total, tile(part)), None), zeros, tiled
         )
     grads, (losses, metrics) = jax.lax.pmean(jax.tree.map(lambda a: a / num_tiles, total), "batch")
     return grads, losses, metrics

@@ -4,8 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
+from aisle.context import given
 from aisle.types import Latent, Model, Observation, PRNGKey, Scalar
 
 
@@ -65,6 +66,10 @@ class PriorProposal(eqx.Module):
         """Return the prior, whatever the observation."""
         del x
         return PriorDistribution(self.model)
+
+    def given(self, context: PyTree) -> "PriorProposal":
+        """Return the proposal of an example, whose prior may depend on the context."""
+        return PriorProposal(given(self.model, context))
 
 
 def standard_log_prob(z: Float[Array, " latent"]) -> Scalar:

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from aisle.compilation import jit
+from aisle.context import InContext, bind, given, parts_of
 from aisle.errors import InputError
 from aisle.types import (
     Distribution,
@@ -31,7 +33,7 @@ def log_joint(model: Model, x: Observation) -> LogDensity:
     return density
 
 
-def check_observation(model: Any, x: Observation, what: str) -> None:
+def check_observation(model: Any, x: Observation | InContext, what: str) -> None:
     """Refuse an observation that has not the shape of those that the model simulates.
 
     Broadcasting would otherwise make a density of almost any shape.
@@ -43,14 +45,16 @@ def check_observation(model: Any, x: Observation, what: str) -> None:
                 f"methods {', '.join(_METHODS)}"
             )
 
-    def simulate(key: PRNGKey) -> Observation:
-        return model.sample_observation(key, model.sample_prior(key))
+    def simulate(key: PRNGKey, context: PyTree | None) -> Observation:
+        own = given(model, context)
+        return own.sample_observation(key, own.sample_prior(key))
 
-    own = jax.tree.map(np.shape, jax.eval_shape(simulate, jax.random.key(0)))
-    given = jax.tree.map(np.shape, x)
-    if own != given:
+    x, context = parts_of(x)
+    own = jax.tree.map(np.shape, jax.eval_shape(simulate, jax.random.key(0), context))
+    found = jax.tree.map(np.shape, x)
+    if own != found:
         raise InputError(
-            f"{what} has the shape {given} but those that the model simulates {own}: give examples "
+            f"{what} has the shape {found} but those that the model simulates {own}: give examples "
             "of that shape"
         )
 
@@ -64,7 +68,7 @@ def check_encoder(proposal: Any) -> None:
         )
 
 
-def check_parts(model: Model, proposal: Any, x: Observation) -> None:
+def check_parts(model: Model, proposal: Any, x: Observation | InContext) -> None:
     """Refuse a model and a proposal whose parts do not fit together, by their shapes alone.
 
     A density with an axis too many would otherwise be broadcast, and train to a wrong number.
@@ -72,16 +76,17 @@ def check_parts(model: Model, proposal: Any, x: Observation) -> None:
     Args:
         model: whose observations are those of `check_observation`.
         proposal: whatever was given for one.
-        x: one observation, or its shape.
+        x: one observation, or its shape, in its context if it has one.
     """
     check_encoder(proposal)
     jax.eval_shape(lambda x: _densities(model, proposal, x), x)
 
 
 def _densities(
-    model: Model, proposal: Callable[[Observation], Any], x: Observation
+    model: Model, proposal: Callable[[Observation], Any], x: Observation | InContext
 ) -> dict[str, Scalar]:
     """Return the densities at a sample of the proposal; complain about the first wrong shape."""
+    model, proposal, x = bind(model, proposal, x)
     q, key = proposal(x), jax.random.key(0)
     if not isinstance(q, Distribution):
         raise InputError(
@@ -112,7 +117,7 @@ def _densities(
 _computed = jit(_densities)
 
 
-def check_density(model: Model, proposal: Proposal, x: Observation) -> None:
+def check_density(model: Model, proposal: Proposal, x: Observation | InContext) -> None:
     """Refuse a density that is not a number where the proposal puts z.
 
     Chains would reject every move and end in numbers that are none either. Minus infinity is all

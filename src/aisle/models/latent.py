@@ -1,5 +1,6 @@
 """Models with one latent vector for data of any kind, and their encoders."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
+from aisle.context import Context
 from aisle.errors import InputError, check_count
+from aisle.models.context import Takes
 from aisle.models.convolutions import ConvolutionalDecoder, ConvolutionalEncoder
 from aisle.models.distributions import DiagonalNormal, standard_log_prob
-from aisle.models.likelihoods import Categorical, Columns, Likelihood, constants_of
+from aisle.models.likelihoods import Categorical, Columns, Likelihood, constants_of, floats
 from aisle.models.networks import MLP, Activation
 from aisle.types import PRNGKey, Scalar
 
@@ -20,12 +23,32 @@ Latents = Float[Array, " latent"]
 
 
 class LatentModel(eqx.Module):
-    """p(z) p(x|z) with a standard normal prior, any decoder and any likelihood."""
+    """p(z) p(x|z) with a standard normal prior, any decoder and any likelihood.
+
+    Attributes:
+        decoder: from z, and the condition after it, to what the likelihood takes.
+        likelihood: what the decoder's output says about x.
+        num_latents: dimensions of z.
+        shape: of one example.
+        takes: which contexts it takes.
+        context: that of one example, in what `given` returns.
+    """
 
     decoder: Network
     likelihood: Likelihood
     num_latents: int = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
+    takes: Takes = eqx.field(static=True, default=Takes())
+    context: Context | None = None
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether entries of x may be missing."""
+        return self.takes.has_missing
+
+    def given(self, context: Context) -> "LatentModel":
+        """Return the model of one example in its context."""
+        return dataclasses.replace(self, context=self.takes.checked(context))
 
     def log_prior(self, z: Latents) -> Scalar:
         """Return log p(z)."""
@@ -33,30 +56,69 @@ class LatentModel(eqx.Module):
 
     def log_likelihood(self, x: Shaped[Array, "..."], z: Latents) -> Scalar:
         """Return log p(x|z)."""
-        return self.likelihood.log_prob(x.ravel(), self.decoder(z))
+        output, exposure = self._decode(z)
+        is_observed = None if self.context is None else self.context.is_observed
+        if is_observed is None:
+            return self.likelihood.log_prob(x.ravel(), output, **exposure)
+        # Filled first: where a term is left out, its gradient must be finite all the same.
+        is_observed = is_observed.ravel()
+        filled = jnp.where(is_observed, x.ravel(), 0)
+        terms = self.likelihood.log_probs(filled, output, **exposure)
+        return jnp.sum(jnp.where(is_observed, terms, 0))
 
     def sample_prior(self, key: PRNGKey) -> Latents:
         """Draw z."""
         return jax.random.normal(key, (self.num_latents,))
 
     def sample_observation(self, key: PRNGKey, z: Latents) -> Float[Array, "..."]:
-        """Draw x given z."""
-        return self.likelihood.sample(key, self.decoder(z)).reshape(self.shape)
+        """Draw x given z, with NaN for what is not observed."""
+        output, exposure = self._decode(z)
+        x = self.likelihood.sample(key, output, **exposure).reshape(self.shape)
+        if self.context is None or self.context.is_observed is None:
+            return x
+        return jnp.where(self.context.is_observed.reshape(self.shape), x, jnp.nan)
 
     def mean_observation(self, z: Latents) -> Float[Array, "..."]:
         """Return E[x|z], which is what pictures show."""
-        return self.likelihood.mean(self.decoder(z)).reshape(self.shape)
+        output, exposure = self._decode(z)
+        return self.likelihood.mean(output, **exposure).reshape(self.shape)
+
+    def _decode(self, z: Latents) -> tuple[Float[Array, " outputs"], dict[str, Array]]:
+        """Return the decoder's output, and the exposure if there is one."""
+        context, exposure = self.takes.needed(self.context), {}
+        if context.condition is not None:
+            z = jnp.concatenate([z, jnp.asarray(context.condition).astype(z.dtype)])
+        if context.exposure is not None:
+            exposure = {"exposure": jnp.asarray(context.exposure).astype(z.dtype)}
+        return self.decoder(z), exposure
 
 
 class Encoder(eqx.Module):
-    """q(z|x), a diagonal normal, from what the likelihood's `standardise` makes of x."""
+    """q(z|x), a diagonal normal, from what the likelihood's `standardise` makes of x.
+
+    Its network also sees the parts of the context that it `takes`: which entries are observed, the
+    condition, the logarithm of the exposure.
+    """
 
     likelihood: Likelihood
     network: Network
+    takes: Takes = eqx.field(static=True, default=Takes())
+    context: Context | None = None
+
+    def given(self, context: Context) -> "Encoder":
+        """Return the encoder of one example in its context."""
+        return dataclasses.replace(self, context=self.takes.checked(context))
 
     def __call__(self, x: Shaped[Array, "..."]) -> DiagonalNormal:
         """Return the distribution given one example."""
-        loc, log_scale = jnp.split(self.network(self.likelihood.standardise(x.ravel())), 2)
+        x = x.ravel()
+        if self.context is not None and self.context.is_observed is not None:
+            # `standardise` makes 0 of NaN.
+            x = jnp.where(self.context.is_observed.ravel(), floats(x), jnp.nan)
+        seen = self.likelihood.standardise(x)
+        others = self.takes.inputs(self.context, x.size, seen.dtype)
+        seen = jnp.concatenate([seen, *others]) if others else seen
+        loc, log_scale = jnp.split(self.network(seen), 2)
         return DiagonalNormal(loc, jnp.exp(log_scale))
 
 
@@ -68,6 +130,9 @@ def mlp_model(
     num_latents: int = 50,
     hidden: Sequence[int] = (200, 200),
     activation: Activation = jnp.tanh,
+    num_conditions: int = 0,
+    has_missing: bool = False,
+    has_exposure: bool = False,
 ) -> tuple[LatentModel, Encoder]:
     """Build a model of linear layers for data of any kind, and its encoder.
 
@@ -87,15 +152,22 @@ def mlp_model(
         num_latents: dimensions of z.
         hidden: units of each hidden layer of the decoder; the encoder has them in reverse.
         activation: between the layers; smooth, as chains follow its gradient.
+        num_conditions: numbers of the condition that the model is conditional on, see
+            `aisle.Context`; 0 for none.
+        has_missing: whether values may be missing, NaN in x: they drop out of log p(x|z).
+        has_exposure: whether counts have exposures, one for each example in its context.
     """
     _check_sizes(likelihood, output, num_latents=num_latents, hidden=hidden)
+    takes = Takes(num_conditions, has_missing, has_exposure)
+    takes.check_likelihood(likelihood)
     key_decoder, key_encoder = jax.random.split(key)
-    network = MLP(key_decoder, (num_latents, *hidden, len(output)), activation)
+    network = MLP(key_decoder, (num_latents + num_conditions, *hidden, len(output)), activation)
     decoder = eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(output, float))
     constants = constants_of(likelihood)
-    sizes = (_num_inputs(constants), *reversed(hidden), 2 * num_latents)
-    model = LatentModel(decoder, likelihood, num_latents, (likelihood.num_features,))
-    return model, Encoder(constants, MLP(key_encoder, sizes, activation))
+    num_inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features)
+    sizes = (num_inputs, *reversed(hidden), 2 * num_latents)
+    model = LatentModel(decoder, likelihood, num_latents, (likelihood.num_features,), takes)
+    return model, Encoder(constants, MLP(key_encoder, sizes, activation), takes)
 
 
 def convolutional_model(
@@ -108,6 +180,7 @@ def convolutional_model(
     channels: Sequence[int] = (32, 64),
     num_hidden: int = 200,
     activation: Activation = jax.nn.elu,
+    has_missing: bool = False,
 ) -> tuple[LatentModel, Encoder]:
     """Build a model of convolutions for pictures of any size, and its encoder; see `mlp_model`.
 
@@ -129,6 +202,7 @@ def convolutional_model(
             has them in reverse.
         num_hidden: units of the linear layer between them and z.
         activation: between the layers; smooth, as chains follow its gradient.
+        has_missing: whether pixels may be missing; the encoder sees which in channels of their own.
     """
     shape, channels = tuple(shape), tuple(channels)
     _check_sizes(
@@ -152,12 +226,14 @@ def convolutional_model(
     decoder = ConvolutionalDecoder(
         key_decoder, num_latents, num_hidden, channels, full, output, activation
     )
-    constants = constants_of(likelihood)
-    inputs, outputs = _num_inputs(constants), 2 * num_latents
+    constants, takes = constants_of(likelihood), Takes(has_missing=has_missing)
+    inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features)
+    outputs = 2 * num_latents
     network = ConvolutionalEncoder(
         key_encoder, full, inputs, channels, num_hidden, outputs, activation
     )
-    return LatentModel(decoder, likelihood, num_latents, shape), Encoder(constants, network)
+    model = LatentModel(decoder, likelihood, num_latents, shape, takes)
+    return model, Encoder(constants, network, takes)
 
 
 def _check_sizes(likelihood: Likelihood, output: np.ndarray, **sizes: int | Sequence[int]) -> None:

@@ -1,11 +1,16 @@
 """The model in which everything is known: z ~ N(0, I), x|z ~ N(W z + b, sigma^2 I)."""
 
+import dataclasses
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from aisle.context import Context
+from aisle.errors import InputError
 from aisle.models.distributions import DiagonalNormal
 from aisle.types import PRNGKey, Scalar
 
@@ -14,7 +19,8 @@ class LinearGaussian(eqx.Module):
     """Probabilistic PCA, with its exact marginal likelihood and posterior.
 
     Estimators are checked against it: `log_marginal` is differentiable in the weights, so that
-    gradients of log p(x) are exact too.
+    gradients of log p(x) are exact too. Given an `aisle.Context`, entries that were not observed
+    drop out, and a condition c moves the mean to W z + b + V c.
 
     Example:
         >>> model = aisle.LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.array(0.0))
@@ -25,6 +31,24 @@ class LinearGaussian(eqx.Module):
     weight: Float[Array, "observed latent"]
     bias: Float[Array, " observed"]
     log_sigma: Scalar
+    condition_weight: Float[Array, "observed condition"] | None = None
+    is_observed: Bool[Array, " observed"] | None = None
+
+    def given(self, context: Context) -> "LinearGaussian":
+        """Return the model of one example in its context."""
+        has_condition = self.condition_weight is not None
+        is_right = isinstance(context, Context) and context.exposure is None
+        if not is_right or (context.condition is not None) != has_condition:
+            raise InputError(
+                f"is {context!r:.60}: a LinearGaussian takes an aisle.Context with is_observed, "
+                "and with a condition if it has a condition_weight",
+                argument="context",
+            )
+        bias = self.bias
+        if has_condition:
+            bias = bias + self.condition_weight @ jnp.asarray(context.condition, bias.dtype)
+        mask = None if context.is_observed is None else jnp.asarray(context.is_observed)
+        return dataclasses.replace(self, bias=bias, is_observed=mask)
 
     def log_prior(self, z: Float[Array, " latent"]) -> Scalar:
         """Return log p(z)."""
@@ -32,7 +56,10 @@ class LinearGaussian(eqx.Module):
 
     def log_likelihood(self, x: Float[Array, " observed"], z: Float[Array, " latent"]) -> Scalar:
         """Return log p(x|z)."""
-        return jnp.asarray(self._observation(z).log_prob(x))
+        if self.is_observed is None:
+            return jnp.asarray(self._observation(z).to_event(1).log_prob(x))
+        terms = self._observation(z).log_prob(jnp.where(self.is_observed, x, 0))
+        return jnp.sum(jnp.where(self.is_observed, terms, 0))
 
     def sample_prior(self, key: PRNGKey) -> Float[Array, " latent"]:
         """Draw z from p(z)."""
@@ -41,14 +68,24 @@ class LinearGaussian(eqx.Module):
     def sample_observation(
         self, key: PRNGKey, z: Float[Array, " latent"]
     ) -> Float[Array, " observed"]:
-        """Draw x from p(x|z)."""
-        return jnp.asarray(self._observation(z).sample(key))
+        """Draw x from p(x|z), with NaN for what is not observed."""
+        x = jnp.asarray(self._observation(z).to_event(1).sample(key))
+        return x if self.is_observed is None else jnp.where(self.is_observed, x, jnp.nan)
 
     def log_marginal(self, x: Float[Array, " observed"]) -> Scalar:
         """Return the exact log p(x)."""
         noise = jnp.exp(2 * self.log_sigma) * jnp.eye(len(self.bias))
         covariance = self.weight @ self.weight.T + noise
-        return dist.MultivariateNormal(self.bias, covariance).log_prob(x)
+        if self.is_observed is None:
+            return dist.MultivariateNormal(self.bias, covariance).log_prob(x)
+        # What is missing becomes independent N(0, 1) at 0, whose density is taken out again.
+        is_pair = self.is_observed[:, None] & self.is_observed[None]
+        covariance = jnp.where(is_pair, covariance, jnp.eye(len(self.bias)))
+        centred = jnp.where(self.is_observed, x - self.bias, 0)
+        added = 0.5 * math.log(2 * math.pi) * jnp.sum(~self.is_observed)
+        return (
+            dist.MultivariateNormal(jnp.zeros_like(centred), covariance).log_prob(centred) + added
+        )
 
     def posterior(self, x: Float[Array, " observed"]) -> dist.MultivariateNormal:
         """Return the exact p(z|x), which has a full covariance."""
@@ -64,9 +101,12 @@ class LinearGaussian(eqx.Module):
         return DiagonalNormal(loc, jnp.diagonal(precision) ** -0.5)
 
     def _posterior(self, x: Float[Array, " observed"]) -> tuple[Array, Array]:
-        noise = jnp.exp(2 * self.log_sigma)
-        precision = jnp.eye(self.weight.shape[1]) + self.weight.T @ self.weight / noise
-        return jnp.linalg.solve(precision, self.weight.T @ (x - self.bias) / noise), precision
+        noise, weight, centred = jnp.exp(2 * self.log_sigma), self.weight, x - self.bias
+        if self.is_observed is not None:
+            weight = jnp.where(self.is_observed[:, None], weight, 0)
+            centred = jnp.where(self.is_observed, centred, 0)
+        precision = jnp.eye(weight.shape[1]) + weight.T @ weight / noise
+        return jnp.linalg.solve(precision, weight.T @ centred / noise), precision
 
     def _observation(self, z: Float[Array, " latent"]) -> dist.Distribution:
-        return dist.Normal(self.weight @ z + self.bias, jnp.exp(self.log_sigma)).to_event(1)
+        return dist.Normal(self.weight @ z + self.bias, jnp.exp(self.log_sigma))

@@ -25,6 +25,7 @@ def fit(
     model: Model,
     proposal: Proposal,
     x: PyTree,
+    context: PyTree | None = None,
     *,
     method: Method | Recipe | None = None,
     optimizer: Any = None,
@@ -56,7 +57,11 @@ def fit(
         model: log_prior, log_likelihood, sample_prior, sample_observation; see `aisle.Model`.
         proposal: an encoder, from x to a distribution q(z|x); see `aisle.Proposal`.
         x: examples along the first axis of an array or of each array of a pytree; dtypes reach
-            the model as they are (64-bit ones in 32 bits, unless JAX is set to 64).
+            the model as they are (64-bit ones in 32 bits, unless JAX is set to 64). NaN is a
+            missing value for models that know of them, such as `aisle.mlp_model`'s with
+            `has_missing=True`. An `aisle.Split` may hold context and weights beside them.
+        context: what belongs to the examples and is not modelled, such as an `aisle.Context`, for
+            a model and a proposal that take it.
         method: such as `aisle.AIS()`, an object of your own with the same protocol, or an
             `aisle.Recipe` of several phases; by default `aisle.Recipe()`.
         optimizer: any Optax transformation, or `aisle.Adam`, `aisle.Muon`, whose rates span the
@@ -80,7 +85,7 @@ def fit(
     recipe = as_recipe(Recipe() if method is None else method, optimizer)
     lengths = (num_epochs, num_updates)
     plan = Plan(recipe, *lengths, batch_size, seed, held_out, tuple(callbacks), freeze)
-    split = as_split(x)
+    split = as_split(x, context=context, model=model)
     place = out if out is None or isinstance(out, RunFolder) else RunFolder(out)
     content = {"fit": _described(plan), "data": {"digest": split.digest()}}
     if resume and place is not None:

@@ -1,6 +1,6 @@
 """What a decoder's output says about x: the likelihoods p(x|z), by families."""
 
-from aisle.models.likelihoods.base import Likelihood, Units, constants_of
+from aisle.models.likelihoods.base import Likelihood, Units, constants_of, floats
 from aisle.models.likelihoods.bits import Bernoulli
 from aisle.models.likelihoods.categories import Categorical
 from aisle.models.likelihoods.columns import Columns
@@ -43,4 +43,5 @@ __all__ = [
     "Units",
     "ZeroInflatedNegativeBinomial",
     "constants_of",
+    "floats",
 ]
