@@ -15,7 +15,13 @@ from .annealing import (
     schedules as schedules,
 )
 from .context import Context as Context
-from .data import Split as Split, View as View
+from .data import (
+    Column as Column,
+    Split as Split,
+    Table as Table,
+    View as View,
+    read_table as read_table,
+)
 from .errors import InputError as InputError, TrainingError as TrainingError
 from .evaluation import (
     Certificate as Certificate,

@@ -6,6 +6,8 @@ from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated
 
+from rich.markup import escape
+from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from aisle.cli.options import (
@@ -22,12 +24,13 @@ from aisle.errors import InputError
 from aisle.runs.options import TrainConfig
 
 if TYPE_CHECKING:
+    from aisle.data import Table as DataTable
     from aisle.runs.fitting import Fitted
 
 
 @dataclass
 class Train:
-    """Train a model on a named data set or on an array of your own.
+    """Train a model on a named data set, a table or an array of your own.
 
     For example: aisle train digits --num-hidden 64 --out runs/digits
 
@@ -37,8 +40,9 @@ class Train:
     """
 
     data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
-    """digits, mnist, omniglot, or the path of an .npy or .npz file, examples along the first axis.
-    An .npz may have parts called train, valid and test.
+    """digits, mnist, omniglot, the path of a table, or that of an .npy or .npz file.
+    A table is .csv, .tsv or .parquet, with names of columns; see --columns.
+    Arrays have examples along the first axis. An .npz may have parts called train, valid and test.
     Without a part called test, a tenth of the examples is held out; see also --num-valid."""
 
     out: Annotated[Path | None, optional(metavar="RUN")] = None
@@ -81,7 +85,7 @@ class Train:
         else:
             config = self._config()
             out = self.out or _default_out(config)
-            fitted = training.train(config, out)
+            fitted = training.train(config, out, show_table=_show_table)
         return _conclude(fitted, out)
 
     def _check(self) -> None:
@@ -122,6 +126,18 @@ class Train:
 def _default_out(config: TrainConfig) -> Path:
     name = f"{Path(config.data).stem}-{config.method.method}-seed{config.run.seed}"
     return Path("runs") / name
+
+
+def _show_table(table: "DataTable") -> None:
+    """Print what each column was taken for."""
+    shown = Table("column", "kind", "values", "missing")
+    for row in table.summary():
+        shown.add_row(*map(escape, row))
+    console = table_console()
+    console.print(shown)
+    for remark in table.remarks:
+        console.print(remark, markup=False)
+    console.print("Where a kind is wrong, set it: --columns NAME=KIND", markup=False)
 
 
 def _conclude(fitted: "Fitted", out: Path) -> int:

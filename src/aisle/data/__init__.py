@@ -4,12 +4,15 @@ from aisle.data.datasets import describe, load
 from aisle.data.download import fetch
 from aisle.data.sources import data_directory
 from aisle.data.split import Dataset, Split, spread
+from aisle.data.tables import Column, Table, read_table
 from aisle.data.values import as_split, check_support, remarks
 from aisle.data.view import View
 
 __all__ = [
+    "Column",
     "Dataset",
     "Split",
+    "Table",
     "View",
     "as_split",
     "check_support",
@@ -17,6 +20,7 @@ __all__ = [
     "describe",
     "fetch",
     "load",
+    "read_table",
     "remarks",
     "spread",
 ]

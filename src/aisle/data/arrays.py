@@ -12,6 +12,7 @@ import numpy as np
 
 from aisle.data.readers import DAMAGE, TEST_SEED
 from aisle.data.split import Dataset, Split
+from aisle.data.tables import TABLE_ENDINGS, Kinds, read_table
 from aisle.data.view import View
 from aisle.errors import InputError
 
@@ -21,16 +22,35 @@ Parts = tuple[Split, Split | None, Split]
 
 def is_file_name(text: str) -> bool:
     """Say whether `text` means a user's file rather than the name of a data set."""
-    return text.lower().endswith((".npy", ".npz")) or "/" in text or "\\" in text
+    endings = (".npy", ".npz", *TABLE_ENDINGS)
+    return text.lower().endswith(endings) or "/" in text or "\\" in text
 
 
-def read_user_file(path: Path, view: View) -> Dataset:
+def is_table_name(text: str) -> bool:
+    """Say whether `text` means a table rather than an array."""
+    return text.lower().endswith(TABLE_ENDINGS)
+
+
+def read_user_file(path: Path, view: View, columns: Kinds = None) -> Dataset:
     """Open a user's file; one tenth of the rows is held out if it has no test part of its own."""
     if not path.is_file():
-        raise InputError(f"{path} is not a file: give the path of an .npy or .npz file")
+        raise InputError(
+            f"{path} is not a file: give the path of a table or of an .npy or .npz file"
+        )
+    if is_table_name(path.name):
+        table = read_table(path, columns)
+        if len(table.values) < 2:
+            raise InputError(f"{path} has one row alone: give at least 2")
+        train, test = _hold_out(table.values, view)
+        return Dataset(path.stem, train, None, test, table.values.shape[1:], str(path), table)
     readers = {".npy": _read_npy, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
-        raise InputError(f"{path} is neither .npy nor .npz: save the examples with np.save")
+        raise InputError(
+            f"{path} is neither a table ({', '.join(TABLE_ENDINGS)}) nor .npy or .npz: save "
+            "examples with np.save, or a table as .csv"
+        )
+    if columns is not None:
+        raise InputError(f"are given but {path} is no table: leave them out", argument="columns")
     train, valid, test = readers[path.suffix.lower()](path, view)
     return Dataset(path.stem, train, valid, test, train.arrays.shape[1:], str(path))
 

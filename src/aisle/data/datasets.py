@@ -8,6 +8,7 @@ from aisle.data.omniglot import read_archives
 from aisle.data.readers import Arrays, read_idx, read_mat, read_npz, read_sklearn
 from aisle.data.sources import SOURCES, Form, Source, data_directory, named
 from aisle.data.split import Dataset, Split
+from aisle.data.tables import Kinds
 from aisle.data.view import View
 from aisle.errors import InputError, check_count
 
@@ -26,6 +27,7 @@ def load(
     *,
     view: View | None = None,
     num_valid: int | None = None,
+    columns: Kinds = None,
 ) -> Dataset:
     """Load a data set.
 
@@ -35,21 +37,22 @@ def load(
         (1350, 150, 297)
 
     Args:
-        name_or_path: digits, mnist or omniglot; or the path of an .npy or .npz file. An .npy holds
-            examples along its first axis and may be larger than memory; an .npz holds `train` and
-            perhaps `valid` and `test`, or one array of any name. Without `test`, one tenth is
-            held out.
+        name_or_path: digits, mnist or omniglot; or the path of a table (.csv, .tsv, .parquet), an
+            .npy or an .npz file. An .npy holds examples along its first axis and may be larger than
+            memory; an .npz holds `train` and perhaps `valid` and `test`, or one array of any name.
+            Without `test`, one tenth is held out.
         data_dir: where the named data sets are; see `data_directory`.
         view: how stored examples become what a model sees. By default the pictures of the named
             sets are grey values from which bits are drawn anew, and files are taken as they are.
         num_valid: examples to take from `train` for validation, where the data have no such part;
             0 for none. By default 5,000 of mnist, 1,345 of omniglot and a tenth of others.
+        columns: of a table, kinds of columns that are not what they look like; see `read_table`.
     """
     if num_valid is not None:
         check_count("num_valid", num_valid, 0)
     text = str(name_or_path)
     if is_file_name(text):
-        dataset = read_user_file(Path(text).expanduser(), view or View())
+        dataset = read_user_file(Path(text).expanduser(), view or View(), columns)
         usual = len(dataset.train) // 10
     else:
         known = named(text)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, PyTree
 from numpy.typing import ArrayLike
 
 from aisle.context import Context, InContext, in_context, masked
+from aisle.data.tables import Table
 from aisle.data.view import View
 from aisle.errors import InputError, check_count
 from aisle.types import Observation
@@ -181,6 +182,7 @@ class Dataset(NamedTuple):
         test: the examples that results are reported on.
         shape: the shape of one example, such as (28, 28) for a picture.
         source: the file or files that it came from, with a note if they are a reconstruction.
+        table: what the columns are, where the data are a table.
     """
 
     name: str
@@ -189,6 +191,7 @@ class Dataset(NamedTuple):
     test: Split
     shape: tuple[int, ...]
     source: str
+    table: Table | None = None
 
     @property
     def splits(self) -> dict[str, Split]:

@@ -26,6 +26,7 @@ KINDS: dict[str, str] = {
     "category": "any levels",
     "share": "numbers between 0 and 1, both excluded",
 }
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
 # What may be asked of a column beside its kind.
 _LEFT_OUT = "ignore"
 
@@ -42,7 +43,7 @@ class Column(Chosen):
     """A column of a table.
 
     Example:
-        >>> aisle.data.Column("sex", "category", ("f", "m"))
+        >>> aisle.Column("sex", "category", ("f", "m"))
         aisle.Column(name='sex', kind='category', levels=('f', 'm'))
 
     Attributes:
@@ -63,6 +64,10 @@ class Column(Chosen):
                 f"{_LEFT_OUT} to leave the column out",
                 argument="columns",
             )
+
+
+# Kinds by names, or the columns of another table.
+Kinds = Mapping[str, str] | Sequence[Column] | None
 
 
 class Table(NamedTuple):
@@ -86,11 +91,11 @@ class Table(NamedTuple):
         ]
 
 
-def read_table(source: Any, columns: Mapping[str, str] | Sequence[Column] | None = None) -> Table:
+def read_table(source: Any, columns: Kinds = None) -> Table:
     """Read a table, and say what its columns are.
 
     Example:
-        >>> table = aisle.data.read_table({"age": [31, 45, None], "sex": ["f", "m", "f"]})
+        >>> table = aisle.read_table({"age": [31, 45, None], "sex": ["f", "m", "f"]})
         >>> table.columns[1]
         aisle.Column(name='sex', kind='bit', levels=('f', 'm'))
         >>> table.values.tolist()

@@ -4,6 +4,7 @@ from aisle.models.distributions import DiagonalNormal, PriorDistribution, PriorP
 from aisle.models.iwae_study import one_layer, two_layer
 from aisle.models.latent import convolutional_model, mlp_model
 from aisle.models.likelihoods import (
+    FAMILIES,
     Bernoulli,
     Beta,
     Categorical,
@@ -21,6 +22,7 @@ from aisle.models.networks import transposed_kernel
 from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
+    "FAMILIES",
     "Bernoulli",
     "Beta",
     "Categorical",

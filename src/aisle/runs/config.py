@@ -48,6 +48,9 @@ def config_of(values: Mapping[str, Any], file_format: int) -> TrainConfig:
     """
     if file_format == 1:
         values = _of_first_edition(values)
+    if "network" not in values["model"]:
+        # Versions before had the study's networks alone.
+        values = {**values, "model": {**values["model"], "network": "study"}}
     groups = {}
     for name, kind in GROUPS.items():
         _check_types(kind, values[name])

@@ -11,13 +11,13 @@ import numpy as np
 
 from aisle import processes
 from aisle.data import Dataset, Split, as_split, load, spread
-from aisle.data.arrays import is_file_name
+from aisle.data.arrays import is_file_name, is_table_name
 from aisle.errors import InputError, check
 from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
 from aisle.evaluation.work import is_late
-from aisle.runs.opening import Run, load_data
+from aisle.runs.opening import Run, columns_of, load_data
 from aisle.runs.options import EvaluateConfig
 from aisle.statistics import Mean, double_sampled
 
@@ -59,7 +59,7 @@ def evaluate(
     dataset = data or dataset_of(run, config)
     # Bits would be drawn of any values.
     found = parts(run, config, dataset)
-    split, pilot = (part and as_split(part, dataset.source) for part in found)
+    split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
     assert split is not None
     place = out or run.path / "evaluations" / folder_name(config, run.update)
     asked = dataclasses.asdict(dataclasses.replace(config, data_dir=None))
@@ -159,7 +159,8 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
         return load_data(run, config.data_dir)
     view = dataclasses.replace(run.config, data=config.data).view()
     place = config.data_dir or run.config.observations.data_dir
-    dataset = load(config.data, place, view=view, num_valid=None)
+    columns = columns_of(run.stored) if is_table_name(config.data) else None
+    dataset = load(config.data, place, view=view, columns=columns)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(
             f"{config.data} has examples of the shape {tuple(dataset.shape)} but {run.path} was "

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.data import Dataset, load
+from aisle.data import Column, Dataset, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.learning.loop import report
 from aisle.runs import checkpoints, folder, weights
 from aisle.runs.config import from_json, to_json
-from aisle.runs.networks import Weights, build, build_named
+from aisle.runs.networks import Weights, build, build_named, form_from, rebuild
 from aisle.runs.options import ModelOptions, TrainConfig
 from aisle.types import Model, Proposal
 
@@ -116,7 +116,13 @@ def data_of(
                 f"{name}, which {path} was trained on, is not there: put it back, or name the "
                 "folder where it is with --data-dir"
             )
-    dataset = load(name, data_dir or seen.data_dir, view=config.view(), num_valid=seen.num_valid)
+    dataset = load(
+        name,
+        data_dir or seen.data_dir,
+        view=config.view(),
+        num_valid=seen.num_valid,
+        columns=columns_of(stored),
+    )
     if stored["format"] == 1 and dataset.train.arrays.dtype == np.uint8 and not seen.grey:
         # The first edition divided them all.
         grey = dataclasses.replace(config, observations=dataclasses.replace(seen, grey=True))
@@ -129,9 +135,17 @@ def data_of(
     return dataset
 
 
+def columns_of(stored: Mapping[str, Any]) -> list[Column] | None:
+    """Return the columns of the table that a run was trained on, or None."""
+    columns = stored["data"].get("columns")
+    return None if columns is None else [Column(*column) for column in columns]
+
+
 def facts(dataset: Dataset) -> dict[str, Any]:
     """Return what a run notes of its data."""
+    columns = () if dataset.table is None else dataset.table.columns
     return {
+        **({"columns": [[c.name, c.kind, list(c.levels)] for c in columns]} if columns else {}),
         "name": dataset.name,
         "source": dataset.source,
         "shape": list(dataset.shape),
@@ -149,6 +163,7 @@ def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> 
         # Where the weights started from does not change what they are.
         model = dataclasses.replace(run.config.model, init_from=None)
         metadata["model"] = to_json(dataclasses.replace(run.config, model=model))["model"]
+        metadata |= {k: v for k, v in run.stored["data"].items() if k in ("columns", "form")}
     weights.export(path, named, metadata)
 
 
@@ -188,14 +203,14 @@ def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
         options = dict(metadata["model"])
         if options.pop("proposal", "diagonal") != "diagonal" or ":" in options["model"]:
             raise KeyError("model")
-        model = ModelOptions(**options)
-        mean = np.full(math.prod(metadata["shape"]), 0.5)
+        model = ModelOptions(**{"network": "study", **options})
+        shape, form = metadata["shape"], metadata.get("form")
     except (KeyError, TypeError):
         raise InputError(
             f"{path} holds weights of a model that only your program has: give that too, by "
             "aisle.load_weights(path, model, proposal)"
         ) from None
-    return build_named(model, mean, seed=0)
+    return _like_those(model, form, shape, seed=0)
 
 
 def _networks(
@@ -207,9 +222,16 @@ def _networks(
 ) -> Weights:
     """Build networks whose weights are then replaced."""
     if not config.is_own_model:
-        return build_named(config.model, np.full(math.prod(shape), 0.5), config.run.seed)
-    train = data_of(path, stored, config, data_dir).train
-    return build(config.model, train, config.run.seed)
+        return _like_those(config.model, stored["data"].get("form"), shape, config.run.seed)
+    return build(config.model, data_of(path, stored, config, data_dir), config.run.seed)
+
+
+def _like_those(
+    model: ModelOptions, form: Mapping[str, Any] | None, shape: Sequence[int], seed: int
+) -> Weights:
+    if form is not None:
+        return rebuild(model, form_from(form), seed)
+    return build_named(model, np.full(math.prod(shape), 0.5), seed)
 
 
 def _check_finite(arrays: Any, path: Path, update: int) -> None:

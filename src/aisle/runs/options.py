@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from aisle.evaluation import Certificate, Sampler
     from aisle.learning import Method, Recipe
 
+LikelihoodName = Literal[
+    "auto",
+    "bernoulli",
+    "categorical",
+    "gaussian",
+    "student-t",
+    "poisson",
+    "negative-binomial",
+    "zero-inflated",
+    "logit-normal",
+    "beta",
+]
 MethodName = Literal["auto", "vae", "iwae", "dreg", "mh-hmc", "ais"]
 
 
@@ -117,8 +129,22 @@ class ModelOptions:
     num_hidden: int = 200
     """Units of a hidden layer."""
 
-    likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
-    """p(x|z): bits from logits, or real values with a learned scale for each."""
+    likelihood: LikelihoodName = "auto"
+    """p(x|z).
+    auto: what the columns of a table are, and bernoulli for all other data.
+    bernoulli: bits. categorical: codes from 0. gaussian, student-t: real values.
+    poisson, negative-binomial, zero-inflated: counts. logit-normal, beta: between 0 and 1."""
+
+    network: Literal["study", "mlp", "conv"] | None = None
+    """study: the IWAE study's, for bernoulli and gaussian alone; the default for bernoulli.
+    mlp: linear layers for any likelihood, which standardises x by itself; the default otherwise.
+    conv: convolutions, for pictures."""
+
+    hidden: str | None = None
+    """Units of each hidden layer of an mlp, as in 200,200; by default two of --num-hidden."""
+
+    activation: Literal["tanh", "elu", "silu", "softplus"] | None = None
+    """Between the layers of mlp and conv. By default tanh for mlp, elu for conv."""
 
     init_from: Path | None = None
     """Start from the weights of another run, or of a file that aisle export wrote.
@@ -133,11 +159,16 @@ class DataOptions:
     """Values in [0, 1] are probabilities of bits.
     dynamic: new bits each time an example is drawn. static: the same bits.
     none: no bits but the values.
-    By default dynamic, and none with --likelihood gaussian or a model of your own.
+    By default dynamic for bernoulli, and none otherwise or with a model of your own.
     Held-out data get bits once, from a fixed seed."""
 
     grey: bool = False
     """The file holds grey values of 0 to 255: divide them by 255. The named sets do so anyway."""
+
+    columns: str | None = None
+    """Kinds of a table's columns, where they are not what they look like.
+    As in age=real,visits=count,sex=category, or the path of a .json file.
+    Kinds are real, heavy-tailed, count, bit, category, share, and ignore to leave one out."""
 
     num_valid: int | None = None
     """Training examples to set aside for validation, 0 for none.
@@ -223,19 +254,24 @@ class TrainConfig:
     def view(self) -> "View":
         """Return how stored examples become what the model sees."""
         from aisle.data import View
-        from aisle.data.arrays import is_file_name
+        from aisle.data.arrays import is_file_name, is_table_name
 
-        seen = self.observations
-        is_real = self.model.likelihood == "gaussian" or self.is_own_model
-        binarize = seen.binarize or ("none" if is_real else "dynamic")
-        if binarize != "none" and self.model.likelihood == "gaussian":
+        seen, likelihood = self.observations, self.model.likelihood
+        if is_table_name(self.data):
+            if seen.grey or seen.binarize not in (None, "none"):
+                raise InputError(f"{self.data} is a table: leave --grey and --binarize out")
+            return View()
+        is_bits = likelihood in ("auto", "bernoulli")
+        binarize = seen.binarize or ("dynamic" if is_bits and not self.is_own_model else "none")
+        if binarize != "none" and not is_bits:
             raise InputError(
-                f"is {binarize!r} but likelihood is gaussian, which is of real values and not of "
-                "bits: leave it out",
+                f"is {binarize!r} but likelihood is {likelihood}, which is not of bits: leave it "
+                "out",
                 argument="binarize",
             )
         is_grey = seen.grey or not is_file_name(self.data)
-        return View(is_grey, binarize, is_flat=not self.is_own_model)
+        is_flat = not self.is_own_model and self.model.network != "conv"
+        return View(is_grey, binarize, is_flat)
 
     def recipe(self, updates_per_epoch: int, num_updates: int) -> "Recipe":
         """Return the phases of training, for data of so many updates in an epoch."""

@@ -1,11 +1,13 @@
 """A training run by options, as the command line starts and resumes it."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aisle import processes
-from aisle.data import Dataset, as_split, check_support, load
+from aisle.data import Dataset, Table, as_split, check_support, load
+from aisle.data.tables import parse_kinds
 from aisle.errors import InputError
 from aisle.learning.looks import EarlyStopping, Validation
 from aisle.learning.plan import Plan
@@ -13,22 +15,44 @@ from aisle.learning.recipe import Recipe
 from aisle.runs import checkpoints, folder
 from aisle.runs.config import absolute, from_json, to_json
 from aisle.runs.fitting import Fitted, run
-from aisle.runs.networks import Weights, build
+from aisle.runs.networks import Weights, build, form_of
 from aisle.runs.opening import data_of, facts, weights_of
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
 
 
-def train(config: TrainConfig, out: Path, *, show_progress: bool = True) -> Fitted:
-    """Start a new run in the folder `out`, which must not exist or be empty."""
+def train(
+    config: TrainConfig,
+    out: Path,
+    *,
+    show_progress: bool = True,
+    show_table: Callable[[Table], None] | None = None,
+) -> Fitted:
+    """Start a new run in the folder `out`, which must not exist or be empty.
+
+    Args:
+        config: what to train, and on which data.
+        out: folder of the run.
+        show_progress: whether to show a progress bar.
+        show_table: called with a table before the work, for a user to see what its columns are.
+    """
     config = absolute(config)
-    return _train(config, dataset_of(config), out, {}, show_progress)
+    dataset = dataset_of(config)
+    if dataset.table is not None and show_table is not None and processes.is_first():
+        show_table(dataset.table)
+    return _train(config, dataset, out, {}, show_progress)
 
 
 def dataset_of(config: TrainConfig) -> Dataset:
     """Load the data of a configuration, as its model sees them."""
     seen = config.observations
-    return load(config.data, seen.data_dir, view=config.view(), num_valid=seen.num_valid)
+    return load(
+        config.data,
+        seen.data_dir,
+        view=config.view(),
+        num_valid=seen.num_valid,
+        columns=None if seen.columns is None else parse_kinds(seen.columns),
+    )
 
 
 def resume(
@@ -63,7 +87,7 @@ def resume(
 
 def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
     """Build the networks, with the weights of another run or of an exported file if named."""
-    networks = build(config.model, dataset.train, config.run.seed)
+    networks = build(config.model, dataset, config.run.seed)
     source = config.model.init_from
     return networks if source is None else weights_of(source, *networks)
 
@@ -98,6 +122,13 @@ def plan_of(config: TrainConfig, dataset: Dataset, ends: tuple[int, ...] | None 
     return dataclasses.replace(plan, recipe=recipe).fitted_to(number)
 
 
+def _checked(dataset: Dataset, model: Any = None) -> Dataset:
+    splits = {
+        name: as_split(split, dataset.source, model=model) for name, split in dataset.splits.items()
+    }
+    return dataset._replace(**splits)
+
+
 def _train(
     config: TrainConfig,
     dataset: Dataset,
@@ -115,11 +146,15 @@ def _train(
     place = RunFolder(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
-    # Before networks are built for them.
-    checked = {name: as_split(split, dataset.source) for name, split in dataset.splits.items()}
-    dataset = dataset._replace(**checked)
-    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
+    if dataset.table is None:
+        # Before networks are built for them; the values of a table were looked at as it was read.
+        dataset = _checked(dataset)
     networks = first_weights(config, dataset)
+    if dataset.table is not None:
+        dataset = _checked(dataset, networks[0])
+    if not stored and (form := form_of(config.model, dataset)) is not None:
+        content["data"]["form"] = form._asdict()
+    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")
     if not stored:
