@@ -110,7 +110,7 @@ def test_constant_columns_and_ids_are_noticed_and_left_out(tmp_path):
         ("a,b\n", "has no rows below its header"),
         ("a,a\n1,2\n", "line 1 names column 'a' twice"),
         ("1,2\n3,4\n", "line 1 has numbers only, 1, 2"),
-        ("a\n" + "1\n" * 20 + "12;5\n", "line 22, column 'a' has '12;5', where the others are nu"),
+        ("a\n" + "1\n" * 20 + "12;5\n", "line 22, column 'a' has '12;5', which is no number"),
         ("a,b\n,1\n,2\n", "has no value in column 'a'"),
         ("a,b\n1,1\n1,1\n", "has no column to learn from"),
     ],
@@ -122,12 +122,14 @@ def test_a_table_that_cannot_be_read_costs_one_line(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_names_and_kinds_that_are_wrong(tmp_path):
+def test_names_and_kinds_that_are_wrong(tmp_path, as_users_have_it):
     path = write(tmp_path, TEXT)
     with pytest.raises(InputError, match="no column 'ages'; did you mean 'age'"):
         read_table(path, {"ages": "real"})
     with pytest.raises(InputError, match="is 'integer' for column 'age'"):
         read_table(path, {"age": "integer"})
+    with pytest.raises(InputError, match="line 2, column 'region' has 'north', which is no number"):
+        read_table(path, {"region": "real"})
     with pytest.raises(InputError, match="is a float"):
         read_table(1.5)
     with pytest.raises(InputError, match="is not a file"):

@@ -270,7 +270,7 @@ def _inferred(name: str, cells: _Cells, kind: str | None, place: str) -> Column:
         if is_coded and (kind == "category" or set(numbers) <= {0.0, 1.0}):
             return Column(name, kind)
         return Column(name, kind, _levels(present))
-    if num_texts > _SLIPS * len(present):
+    if kind is None and num_texts > _SLIPS * len(present):
         levels = _levels(present)
         return Column(name, "bit" if len(levels) == 2 else "category", levels)
     if num_texts:
@@ -294,7 +294,7 @@ def _refuse_slip(name: str, cells: _Cells, place: str) -> None:
         if value is not None and _number(value) is None:
             where = f"row {i}" if cells.first_line is None else f"line {cells.first_line + i}"
             raise InputError(
-                f"{place} {where}, column {name!r} has {value!r}, where the others are numbers: "
+                f"{place} {where}, column {name!r} has {value!r}, which is no number: "
                 f"correct it, or leave it empty if it is missing; {name}=category takes it as text"
             )
 
