@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 
 from aisle import Column, InputError, read_table
@@ -76,6 +77,26 @@ def test_frames_and_dictionaries_are_tables():
     for source in (cells, Frame({name: Series(values) for name, values in cells.items()})):
         table = read_table(source)
         np.testing.assert_array_equal(table.values, [[1.5, 0], [np.nan, 1], [2.5, 0], [np.nan, 0]])
+
+
+def test_frames_of_pandas_and_parquet_files_are_tables(tmp_path):
+    frame = pandas.DataFrame(
+        {
+            "a": [1.5, None, 2.5],
+            "b": pandas.Series([3, pandas.NA, 4], dtype="Int64"),
+            "c": pandas.Categorical(["x", "y", None]),
+            "d": [True, False, True],
+        }
+    )
+    wanted = [[1.5, 3, 0, 1], [np.nan, np.nan, 1, 0], [2.5, 4, np.nan, 1]]
+    frame.to_parquet(tmp_path / "table.parquet")
+    for source in (frame, tmp_path / "table.parquet"):
+        table = read_table(source)
+        assert [column.kind for column in table.columns] == ["real", "count", "bit", "bit"]
+        np.testing.assert_array_equal(table.values, wanted)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        read_table(tmp_path / "broken.parquet")
 
 
 def test_the_columns_of_another_table_give_the_same_codes(tmp_path):
