@@ -73,6 +73,11 @@ Kinds = Mapping[str, str] | Sequence[Column] | None
 class Table(NamedTuple):
     """A table as a model sees it.
 
+    Example:
+        >>> table = aisle.read_table({"age": [31, 45, None], "sex": ["f", "m", "f"]})
+        >>> table.summary()[0]
+        ('age', 'count', '31 to 45', '1 (33%)')
+
     Attributes:
         values: a row for each example and a number for each column; NaN is missing.
         columns: what the columns are.

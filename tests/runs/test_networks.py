@@ -1,0 +1,135 @@
+"""Networks by options: which ones are meant, and the same ones again without the data."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from aisle.data import Dataset, Split, View, read_table
+from aisle.errors import InputError
+from aisle.models import FAMILIES
+from aisle.runs.networks import Form, build, form_from, form_of, network_of, rebuild
+from aisle.runs.options import ModelOptions
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+TINY = ModelOptions(num_latents=2, hidden="5,3")
+RANDOM = np.random.default_rng(0)
+VALUES = {
+    "bernoulli": RANDOM.integers(0, 2, (30, 4)),
+    "categorical": np.stack([RANDOM.integers(0, n, 30) for n in (2, 3, 5, 3)], axis=1),
+    "poisson": RANDOM.poisson(3.0, (30, 4)),
+    "negative-binomial": RANDOM.poisson(3.0, (30, 4)),
+    "zero-inflated": RANDOM.poisson(0.5, (30, 4)),
+    "logit-normal": RANDOM.uniform(0.1, 0.9, (30, 4)),
+    "beta": RANDOM.uniform(0.1, 0.9, (30, 4)),
+    "gaussian": RANDOM.normal(3.0, 100.0, (30, 4)),
+    "student-t": RANDOM.standard_t(3, (30, 4)),
+}
+
+
+def dataset_of(values, table=None, view=None):
+    train = Split(np.asarray(values), view=view or View())
+    return Dataset("x", train, None, train, values.shape[1:], "x", table)
+
+
+def mixed():
+    table = read_table(
+        {
+            "real": [1.5, None, -2.0, 7.0],
+            "count": [3, 0, 5, 2],
+            "category": ["a", "b", "c", "a"],
+            "code": [0, 2, 1, 0],
+            "bit": [0, 1, 1, None],
+        },
+        {"code": "category"},
+    )
+    return dataset_of(table.values, table)
+
+
+def shapes(networks):
+    return jax.tree.structure(networks), [np.shape(a) for a in jax.tree.leaves(networks)]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_networks_of_every_family_are_built_again_without_the_data(name):
+    options = dataclasses.replace(TINY, likelihood=name)
+    dataset = dataset_of(VALUES[name])
+    form = form_of(options, dataset)
+    built = build(options, dataset, seed=1)
+    again = rebuild(options, form_from(form._asdict() | {"shape": [4]}), seed=1)
+    assert shapes(eqx.filter(built, eqx.is_array)) == shapes(eqx.filter(again, eqx.is_array))
+    assert type(built[0].likelihood) is FAMILIES[name]
+    assert [layer.out_features for layer in built[0].decoder.layers[:-1]] == [5, 3]
+
+
+def test_a_table_has_the_families_of_its_columns():
+    dataset = mixed()
+    form = form_of(TINY, dataset)
+    assert form == Form(
+        (5,),
+        ("gaussian", "negative-binomial", "categorical", "categorical", "bernoulli"),
+        (0, 0, 3, 3, 0),
+        has_missing=True,
+    )
+    built = build(TINY, dataset, seed=1)
+    assert shapes(built) == shapes(rebuild(TINY, form, seed=1))
+    assert built[0].has_missing
+    x = dataset.train.arrays
+    # The first outputs are those of the independent model: the mean of each column.
+    means = jax.vmap(built[0].mean_observation)(np.zeros((1, 2), np.float32))[0]
+    bias = eqx.tree_at(
+        lambda m: [layer.weight for layer in m.decoder.layers],
+        built[0],
+        replace_fn=lambda w: 0 * w,
+    )
+    means = bias.mean_observation(np.zeros(2, np.float32))
+    np.testing.assert_allclose(means[:2], np.nanmean(x[:, :2], axis=0), rtol=1e-4)
+
+
+def test_pictures_of_convolutions_keep_their_shape():
+    options = ModelOptions(num_latents=2, num_hidden=6, network="conv")
+    pictures = RANDOM.integers(0, 256, (20, 6, 5)).astype(np.uint8)
+    dataset = dataset_of(pictures, view=View(is_grey=True, binarize="dynamic"))
+    model, _ = build(options, dataset, seed=0)
+    assert model.shape == (6, 5)
+    assert shapes((model, _)) == shapes(rebuild(options, form_of(options, dataset), seed=0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_table", "network"),
+    [
+        ({}, False, "study"),
+        ({"likelihood": "bernoulli"}, False, "study"),
+        ({"model": "two-layer", "likelihood": "gaussian"}, False, "study"),
+        ({"network": "study", "likelihood": "gaussian"}, False, "study"),
+        ({"hidden": "3"}, False, "mlp"),
+        ({"likelihood": "gaussian"}, False, "mlp"),
+        ({"network": "conv"}, False, "conv"),
+        ({}, True, "mlp"),
+    ],
+)
+def test_which_networks_are_meant(changes, is_table, network):
+    assert network_of(ModelOptions(**changes), is_table) == network
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_table", "message"),
+    [
+        ({"model": "three-layer"}, False, "is 'three-layer': choose from one-layer, two-layer"),
+        ({"likelihood": "normal"}, False, "is 'normal': choose from auto, bernoulli"),
+        ({"model": "two-layer", "likelihood": "poisson"}, False, "take --network mlp"),
+        ({"model": "two-layer"}, True, "is 'auto' of a table"),
+    ],
+)
+def test_networks_that_do_not_exist(changes, is_table, message):
+    with pytest.raises(InputError, match=message):
+        network_of(ModelOptions(**changes), is_table)
+
+
+def test_units_that_are_no_numbers():
+    options = dataclasses.replace(TINY, likelihood="poisson", hidden="5;3")
+    with pytest.raises(InputError, match="is '5;3': give whole numbers separated by commas"):
+        build(options, dataset_of(VALUES["poisson"]), seed=0)
