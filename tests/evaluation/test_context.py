@@ -15,7 +15,7 @@ from measures import z_score
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
-NUM_EXAMPLES = 600
+NUM_EXAMPLES = 1500
 CONTEXTS = draw_contexts(NUM_EXAMPLES)
 XS = draw_observations(CONTEXTS)
 LADDER = Ladder(schedules.linear(4), jnp.full(4, 0.5), HMC(2, 0.6, 1.0), last_move=False)

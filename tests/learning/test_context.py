@@ -183,16 +183,16 @@ def test_nan_is_refused_where_the_model_does_not_know_of_it():
     options = {"num_latents": 1, "hidden": (4,)}
     networks = aisle.mlp_model(jax.random.key(0), *aisle.Gaussian.fitted(x), **options)
     with pytest.raises(InputError, match=r"has the value nan in row \d+: .*has_missing=True\)$"):
-        aisle.fit(*networks, x, **QUICK)
+        aisle.fit(*networks, x, method=aisle.VAE(), **QUICK)
     with pytest.raises(InputError, match=r"the held-out data has the value nan"):
-        aisle.fit(*networks, np.nan_to_num(x), held_out=x, **QUICK)
+        aisle.fit(*networks, np.nan_to_num(x), held_out=x, method=aisle.VAE(), **QUICK)
 
 
 def test_held_out_examples_need_a_context_if_the_others_have_one():
     contexts = draw_contexts(22)
     x = draw_observations(contexts)
     with pytest.raises(InputError, match=r"^either the held-out examples or those to train on"):
-        aisle.fit(MODEL, ENCODER, x, contexts, held_out=np.zeros((5, 4)), **QUICK)
+        aisle.fit(MODEL, ENCODER, x, contexts, held_out=np.zeros((5, 4)), method=Exact(), **QUICK)
 
 
 def test_a_run_resumes_with_its_context_only(tmp_path):

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, PyTree, Shaped
 
 from aisle.context import Context
 from aisle.errors import InputError, check_count
@@ -46,7 +46,7 @@ class LatentModel(eqx.Module):
         """Whether entries of x may be missing."""
         return self.takes.has_missing
 
-    def given(self, context: Context) -> "LatentModel":
+    def given(self, context: PyTree) -> "LatentModel":
         """Return the model of one example in its context."""
         return dataclasses.replace(self, context=self.takes.checked(context))
 
@@ -105,7 +105,7 @@ class Encoder(eqx.Module):
     takes: Takes = eqx.field(static=True, default=Takes())
     context: Context | None = None
 
-    def given(self, context: Context) -> "Encoder":
+    def given(self, context: PyTree) -> "Encoder":
         """Return the encoder of one example in its context."""
         return dataclasses.replace(self, context=self.takes.checked(context))
 

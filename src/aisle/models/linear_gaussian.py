@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from aisle.context import Context
 from aisle.errors import InputError
@@ -34,7 +34,7 @@ class LinearGaussian(eqx.Module):
     condition_weight: Float[Array, "observed condition"] | None = None
     is_observed: Bool[Array, " observed"] | None = None
 
-    def given(self, context: Context) -> "LinearGaussian":
+    def given(self, context: PyTree) -> "LinearGaussian":
         """Return the model of one example in its context."""
         has_condition = self.condition_weight is not None
         is_right = isinstance(context, Context) and context.exposure is None
