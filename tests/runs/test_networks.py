@@ -4,6 +4,7 @@ import dataclasses
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -79,13 +80,12 @@ def test_a_table_has_the_families_of_its_columns():
     assert built[0].has_missing
     x = dataset.train.arrays
     # The first outputs are those of the independent model: the mean of each column.
-    means = jax.vmap(built[0].mean_observation)(np.zeros((1, 2), np.float32))[0]
-    bias = eqx.tree_at(
+    bare = eqx.tree_at(
         lambda m: [layer.weight for layer in m.decoder.layers],
         built[0],
         replace_fn=lambda w: 0 * w,
     )
-    means = bias.mean_observation(np.zeros(2, np.float32))
+    means = bare.mean_observation(jnp.zeros(2))
     np.testing.assert_allclose(means[:2], np.nanmean(x[:, :2], axis=0), rtol=1e-4)
 
 
@@ -124,7 +124,7 @@ def test_which_networks_are_meant(changes, is_table, network):
         ({"model": "two-layer"}, True, "is 'auto' of a table"),
     ],
 )
-def test_networks_that_do_not_exist(changes, is_table, message):
+def test_networks_that_do_not_exist(as_users_have_it, changes, is_table, message):
     with pytest.raises(InputError, match=message):
         network_of(ModelOptions(**changes), is_table)
 
