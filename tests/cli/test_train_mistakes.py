@@ -11,7 +11,7 @@ BAD_OPTIONS = [
     (["--schedule", "cubic"], "cubic"),
     (["--lr-schedule", "step"], "step"),
     (["--model", "three-layer"], "three-layer"),
-    (["--likelihood", "poisson"], "poisson"),
+    (["--likelihood", "normal"], "normal"),
     (["--proposal", "diagonal"], "--proposal"),
     (["--model", "nowhere:build"], "--model is 'nowhere:build' but nowhere cannot be imported"),
     (["--model", "math:build"], "--model is 'math:build' but math has no function 'build'"),

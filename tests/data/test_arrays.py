@@ -221,9 +221,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path, refused):
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path, refused):
-    (tmp_path / "x.csv").write_text("1,2")
-    with refused(tmp_path / "x.csv", "neither .npy nor .npz", "np.save"):
-        load(str(tmp_path / "x.csv"))
+    (tmp_path / "x.txt").write_text("1,2")
+    with refused(
+        tmp_path / "x.txt", "is neither a table (.csv, .tsv, .parquet) nor .npy or .npz", "np.save"
+    ):
+        load(str(tmp_path / "x.txt"))
 
 
 def test_a_file_without_permission_is_refused(tmp_path, refused, monkeypatch):
