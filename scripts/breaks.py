@@ -271,7 +271,7 @@ BREAKS = [
         "the certificate simulates in another context than it anneals in",
         "evaluation/examples.py",
         "z = model.sample_prior(key_z)\n    x = model.sample_observation(key_x, z)",
-        "z = parts[0].sample_prior(key_z)\n    x = parts[0].sample_observation(key_x, z)",
+        "z = shared[0].sample_prior(key_z)\n    x = shared[0].sample_observation(key_x, z)",
         "evaluation/test_context.py::test_both_directions_average_to_the_closed_form",
     ),
     Break(

@@ -72,7 +72,7 @@ class Split:
         if self.weights is None:
             return None
         own = np.asarray(self.weights, np.float64)[self.numbers(np.arange(len(self)))]
-        return np.float32(own / own.mean())
+        return (own / own.mean()).astype(np.float32)
 
     @property
     def bytes_per_example(self) -> int:

@@ -25,8 +25,8 @@ Shared = tuple[Model, Proposal, Ladder, int]
 
 def forward(shared: Shared, key: PRNGKey, example: Observation | InContext) -> Numbers:
     """Anneal the chains of one observation from q to the posterior."""
-    *parts, ladder, num_chains = shared
-    model, proposal, x = bind(*parts, example)
+    model, proposal, ladder, num_chains = shared
+    model, proposal, x = bind(model, proposal, example)
     q, density = proposal(x), log_joint(model, x)
     return _chains(lambda key: anneal(key, q, density, ladder), key, num_chains)
 
@@ -36,8 +36,8 @@ def both_ways(shared: Shared, key: PRNGKey, example: InContext | None) -> Number
 
     Of a given example its context alone counts, in which x is simulated.
     """
-    *parts, ladder, num_chains = shared
-    model, proposal, _ = bind(*parts, example)
+    model, proposal, ladder, num_chains = shared
+    model, proposal, _ = bind(model, proposal, example)
     key_z, key_x, key_forward, key_reverse = jax.random.split(key, 4)
     z = model.sample_prior(key_z)
     x = model.sample_observation(key_x, z)
@@ -54,8 +54,8 @@ def importance(
     shared: tuple[Model, Proposal, int], key: PRNGKey, example: Observation | InContext
 ) -> Numbers:
     """Bound log p(x) by importance sampling, and average two halves of draws of q."""
-    *parts, num_samples = shared
-    model, proposal, x = bind(*parts, example)
+    model, proposal, num_samples = shared
+    model, proposal, x = bind(model, proposal, example)
     q = proposal(x)
     key_weights, key_draws = jax.random.split(key)
     log_weights = importance_log_weights(key_weights, q, log_joint(model, x), num_samples)

@@ -86,7 +86,8 @@ class Feeder:
         places[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
         indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
-            return self._place(*self._resident, places, indices)
+            rows, weights = self._resident
+            return self._place(rows, weights, places, indices)
         # Padding repeats the first example, so that the shape does not depend on the chunk.
         positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
         flat = places.ravel()

@@ -1,7 +1,7 @@
 """The joint density of a model and one observation, and whether they belong together."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -86,7 +86,7 @@ def _densities(
     model: Model, proposal: Callable[[Observation], Any], x: Observation | InContext
 ) -> dict[str, Scalar]:
     """Return the densities at a sample of the proposal; complain about the first wrong shape."""
-    model, proposal, x = bind(model, proposal, x)
+    model, proposal, x = bind(model, cast("Proposal", proposal), x)
     q, key = proposal(x), jax.random.key(0)
     if not isinstance(q, Distribution):
         raise InputError(

@@ -36,17 +36,17 @@ class LinearGaussian(eqx.Module):
 
     def given(self, context: PyTree) -> "LinearGaussian":
         """Return the model of one example in its context."""
-        has_condition = self.condition_weight is not None
-        is_right = isinstance(context, Context) and context.exposure is None
-        if not is_right or (context.condition is not None) != has_condition:
+        shift, is_right = self.condition_weight, isinstance(context, Context)
+        is_right = is_right and context.exposure is None
+        if not is_right or (context.condition is None) != (shift is None):
             raise InputError(
                 f"is {context!r:.60}: a LinearGaussian takes an aisle.Context with is_observed, "
                 "and with a condition if it has a condition_weight",
                 argument="context",
             )
         bias = self.bias
-        if has_condition:
-            bias = bias + self.condition_weight @ jnp.asarray(context.condition, bias.dtype)
+        if shift is not None:
+            bias = bias + shift @ jnp.asarray(context.condition, bias.dtype)
         mask = None if context.is_observed is None else jnp.asarray(context.is_observed)
         return dataclasses.replace(self, bias=bias, is_observed=mask)
 

@@ -94,7 +94,7 @@ def _encode(proposal: Proposal, xs: PyTree) -> Latent:
         x, context = parts_of(example)
         q = given(proposal, context)(x)
         if hasattr(q, "loc"):
-            return q.loc  # pyright: ignore[reportAttributeAccessIssue]
+            return q.loc
         draws = jax.vmap(q.sample)(jax.random.split(jax.random.key(0), _NUM_DRAWS))
         return jax.tree.map(lambda a: jnp.mean(a, axis=0), draws)
 
