@@ -76,11 +76,12 @@ def build(options: ModelOptions, dataset: Dataset, seed: int) -> Weights:
         return own_networks(options.model, jax.random.key(seed), train)
     if network_of(options, dataset.table is not None) == "study":
         return build_named(options, train.mean(), seed)
+    form = form_of(options, dataset)
+    assert form is not None
     if train.view.binarize != "none":
         # Grey values are probabilities, and their means all that first outputs need.
         bias = Bernoulli.initial_output(np.ravel(train.mean()))
-        return _assembled(options, form_of(options, dataset), Bernoulli(len(bias)), bias, seed)
-    form = form_of(options, dataset)
+        return _assembled(options, form, Bernoulli(len(bias)), bias, seed)
     return _assembled(options, form, *_fitted(form, _values(train)), seed)
 
 
@@ -142,8 +143,8 @@ def form_of(options: ModelOptions, dataset: Dataset) -> Form | None:
 
 def form_from(stored: Mapping[str, Any]) -> Form:
     """Return a form as it was stored."""
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-    return Form(**values)
+    lists = (tuple(stored[name]) for name in ("shape", "families", "num_levels"))
+    return Form(*lists, has_missing=bool(stored["has_missing"]))
 
 
 def _values(split: Split) -> np.ndarray:
@@ -195,10 +196,9 @@ def _stand_in(form: Form) -> np.ndarray:
 
 
 def _assembled(
-    options: ModelOptions, form: Form | None, likelihood: Likelihood, output: np.ndarray, seed: int
+    options: ModelOptions, form: Form, likelihood: Likelihood, output: np.ndarray, seed: int
 ) -> Weights:
     """Build networks for a likelihood, in one compilation."""
-    assert form is not None
     network = options.network or "mlp"
     activation = _ACTIVATIONS[options.activation or ("elu" if network == "conv" else "tanh")]
 
