@@ -61,7 +61,7 @@ if __name__ == "__main__":
     np.savez("grey_levels.npz", train=train, valid=valid, test=test)
 
     model, proposal = networks(jax.random.key(0), aisle.Split(train))
-    fitted = aisle.fit(model, proposal, train, held_out=valid, num_updates=600, out="runs/mine")
+    fitted = aisle.fit(model, proposal, train, held_out=valid, num_updates=600, out="runs/own")
     print("trained:", fitted)
 
     sampler = aisle.Sampler(num_chains=4, num_temperatures=100)

@@ -126,9 +126,9 @@ def run_all(methods, states, keys, model, proposal, xs):
     return [batch(*entry) for entry in zip(methods, states, strict=True)]
 
 
-def run(methods, keys, model, proposal, xs):
-    """Run several methods over one batch, in one compilation; steps of chains are 0.5."""
-    states = [state_of(method) for method in methods.values()]
+def run(methods, keys, model, proposal, xs, size=0.5):
+    """Run several methods over one batch, in one compilation; steps of chains are of one size."""
+    states = [state_of(method, size) for method in methods.values()]
     results = run_all(tuple(methods.values()), states, keys, model, proposal, xs)
     return dict(zip(methods, results, strict=True))
 

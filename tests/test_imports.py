@@ -1,6 +1,7 @@
 """Imports go one way: a folder may import from the folders listed for it, and from itself."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,11 @@ def test_the_command_line_starts_without_jax():
 def test_every_public_name_can_be_imported():
     for name in aisle.__all__:
         assert getattr(aisle, name) is not None
+
+
+def test_imports_leave_the_backend_alone():
+    """A cluster is joined before JAX starts its backend; one that does not exist shows it."""
+    code = "import aisle.cli, aisle.runs.training, aisle.runs.evaluating, aisle.report.page"
+    environment = os.environ | {"JAX_PLATFORMS": "nowhere"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert done.returncode == 0

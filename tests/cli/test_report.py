@@ -187,7 +187,7 @@ def test_a_run_that_was_trained_and_evaluated(tmp_path):
     ):
         wanted = f"{one['mean']:.2f} ± {one['standard_error']:.2f}"
         assert row[name] == wanted.replace("-", "\N{MINUS SIGN}")
-    assert "of update 3; the run is at 6" in row["examples"]
+    assert "of update 2; the run is at 4" in row["examples"]
     assert len(root.one("section", id="training").all("svg", class_="plot")) == 3
 
 

@@ -156,7 +156,7 @@ def test_a_run_is_measured_and_the_same_command_shows_it_again(capsys, small, di
     # Another number of repeats is another measurement.
     kept = contents(folder)
     result = run(capsys, "gradients", digits, *FEW, "--repeats", 4)
-    assert_mistake(result, "is an evaluation with other repeats: choose another --out")
+    assert_mistake(result, "is an evaluation with other repeats: choose another folder")
     assert contents(folder) == kept
 
 

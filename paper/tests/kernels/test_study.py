@@ -227,7 +227,7 @@ def test_the_truth_is_near_and_certified(study, truth):
         "num_chains": 16,
         "num_temperatures": 200,
         "num_leapfrog": 4,
-        "schedule": "sigmoid",
+        "kernel": repr(Kernel.tuned(is_long=True)),
         "precondition": 0.75,
         "momentum_refresh": 0.6,
         "target_accept": 0.8,

@@ -260,8 +260,10 @@ class _Chains(Chosen):
     @property
     def num_gradients(self) -> int:
         """Each chain and, for theta, its end; and one sample for phi if the ELBO trains it."""
-        ladder = self.kernel.ladder(self.num_temperatures)
-        return self.num_samples * (ladder.num_gradients + 1) + ("elbo" in self.phi_objective)
+        # By hand: a ladder has arrays, which start JAX's backend, and the default recipe is made
+        # before a cluster is joined.
+        chain = 1 + self.num_temperatures * self.kernel.transition.num_gradients
+        return self.num_samples * (chain + 1) + ("elbo" in self.phi_objective)
 
     def init(self) -> StepSizes:
         """Return the first step sizes."""

@@ -1,6 +1,7 @@
 """`aisle evaluate`, from the arguments to the files of a result, and killed on the way."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -207,12 +208,15 @@ def test_temperatures_double_until_the_tolerance_is_reached(capsys, tmp_path, di
     content = json.loads((tmp_path / "result" / "result.json").read_text())
     bdmc = content["bdmc"]
     assert bdmc["upper"] - bdmc["lower"] == pytest.approx(bdmc["gap"], abs=1e-6)
-    assert bdmc["num_examples"] == 16
+    assert bdmc["num_examples"] >= 16
     assert content["importance"]["num_samples"] == 6
     assert content["is_tolerance_reached"]
     rounds = content["rounds"]
-    assert [r["num_temperatures"] for r in rounds] == [3 * 2**i for i in range(len(rounds))]
-    assert len(rounds) > 1
+    assert rounds[0]["num_temperatures"] == 3 and len(rounds) > 1
+    # Twice the temperatures or, where the gap's error is the larger part, more examples.
+    for one, other in itertools.pairwise(rounds):
+        doubled = other["num_temperatures"] == 2 * one["num_temperatures"]
+        assert doubled or other["bdmc"]["num_examples"] > one["bdmc"]["num_examples"]
     assert rounds[-1]["bdmc"]["gap"] < 0.5 and abs(rounds[-1]["change"]) < 0.5
     for round_ in rounds[1:-1]:
         assert round_["bdmc"]["gap"] >= 0.5 or abs(round_["change"]) >= 0.5

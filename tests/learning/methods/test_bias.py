@@ -45,7 +45,7 @@ def distances():
     batch = first_observation("linear-gaussian", NUM_KEYS)
     results = dict(sample_runs())
     for length in (1, 4, 16):
-        chains = run(chain_plan(length), *batch)
+        chains = run(chain_plan(length), *batch, size=0.35)
         results |= {f"{name} {length}": result for name, result in chains.items()}
     _, model, _, xs = batch
     exact = exact_gradient(model, xs[0])
