@@ -223,7 +223,7 @@ def test_a_run_that_is_asked_to_stop_says_how_to_resume(
 
 
 def test_ctrl_c_before_training_begins_leaves_no_traceback(capsys, tmp_path, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", interrupted)

@@ -90,10 +90,19 @@ def test_the_configuration_is_whole(board):
             "model": "one-layer",
             "num_latents": 2,
             "num_hidden": 8,
-            "likelihood": "bernoulli",
+            "likelihood": "auto",
+            "network": None,
+            "hidden": None,
+            "activation": None,
             "init_from": None,
         },
-        "observations": {"binarize": None, "grey": False, "num_valid": None, "data_dir": None},
+        "observations": {
+            "binarize": None,
+            "grey": False,
+            "columns": None,
+            "num_valid": None,
+            "data_dir": None,
+        },
         "optimizer": {
             "batch_size": 449,
             "optimizer": "adam",
@@ -319,7 +328,7 @@ def test_weights_of_other_networks_are_refused(
 
 
 def test_a_failure_has_an_exit_code_of_its_own(capsys, tmp_path, monkeypatch):
-    def diverged(*_):
+    def diverged(*_, **__):
         raise TrainingError("training diverged: the last bound is nan; lower the learning rate")
 
     monkeypatch.setattr(training, "train", diverged)
