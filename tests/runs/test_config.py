@@ -88,7 +88,7 @@ def test_a_configuration_of_the_first_edition():
         "digits",
         2,
         method=method,
-        model=ModelOptions(num_latents=2, num_hidden=8),
+        model=ModelOptions("one-layer", 2, 8, "bernoulli", "study"),
         observations=DataOptions("dynamic", num_valid=0),
         optimizer=OptimizerOptions(128, "adam", None, "iwae-study", 0, 0.9),
         run=RunOptions(keep="last", validate_every=1),
