@@ -89,7 +89,7 @@ def test_a_mistake_ends_both_processes(tmp_path):
     (tmp_path / "run" / "mine.txt").write_text("not a run")
     first, second = run_joined(tmp_path, f"{TRAIN} --out run")
     assert (first[0], second[0]) == (2, 2)
-    assert "choose another --out" in first[2] and "first process" in second[2]
+    assert "choose another folder" in first[2] and "first process" in second[2]
 
 
 def test_one_process_agrees_with_itself():
