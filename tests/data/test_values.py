@@ -185,6 +185,14 @@ def test_columns_of_very_different_ranges_are_remarked_on_by_their_extremes():
     assert "column 2 range over 0.01 " in remarks(Gaussian(3), table(3.0, 6.0, 0.01))[0]
 
 
+def test_a_likelihood_that_standardises_by_itself_needs_no_advice():
+    split = table(3.0, 1680.0, 2.0)
+    assert remarks(Gaussian.fitted(split.arrays)[0], split) == []
+    # Columns of one value are remarked on all the same.
+    constant = Split(np.ones((40, 3)))
+    assert "one value alone" in remarks(Gaussian.fitted(constant.arrays)[0], constant)[0]
+
+
 def test_standardised_columns_are_nothing_to_remark_on():
     assert remarks(Gaussian(3), table(3.0, 6.0, 0.9)) == []
     grey = np.random.default_rng(0).integers(0, 256, (40, 5), np.uint8)

@@ -1,5 +1,6 @@
 """Plans of runs by options, known without training; and data that such a run is careful with."""
 
+import dataclasses
 from collections import Counter
 from functools import lru_cache
 
@@ -191,7 +192,8 @@ def test_values_that_are_no_probabilities_are_refused_with_the_way(tmp_path, beg
 )
 def test_values_that_a_gaussian_is_not_made_for_are_reported(tmp_path, begun, factor, words):
     data = saved(tmp_path, np.random.default_rng(0).normal(size=(200, 3)) * factor)
-    _, reported = begun(TrainConfig(data, method=VAE, model=REAL))
+    study = dataclasses.replace(REAL, network="study")
+    _, reported = begun(TrainConfig(data, method=VAE, model=study))
     assert words in reported and reported.count("\n") == bool(words)
 
 

@@ -70,11 +70,13 @@ def remarks(likelihood: Any, split: Split) -> list[str]:
     kind = type(likelihood).__name__
     if kind not in ("Bernoulli", "Gaussian") or len(arrays) != 1:
         return []
-    return _of_ranges(split) if kind == "Gaussian" else _of_one_hot(split)
+    if kind == "Bernoulli":
+        return _of_one_hot(split)
+    return _of_ranges(split, is_scaled=getattr(likelihood, "units", None) is not None)
 
 
-def _of_ranges(split: Split) -> list[str]:
-    """Notice features that have one value alone, or were not scaled."""
+def _of_ranges(split: Split, *, is_scaled: bool) -> list[str]:
+    """Notice features that have one value alone, or that nobody has scaled or will scale."""
     low, high = np.inf, -np.inf
     for block in split.chunks():
         # What is missing, NaN, does not count.
@@ -87,6 +89,8 @@ def _of_ranges(split: Split) -> list[str]:
             f"column {constant[0]}: its scale will shrink and log p(x) grow for as long as you "
             "train; drop such columns"
         ]
+    if is_scaled:
+        return []
     smallest, largest = int(np.argmin(ranges)), int(np.argmax(ranges))
     if ranges[smallest] < _USUAL_RANGES[0] or ranges[largest] > _USUAL_RANGES[1]:
         return [
