@@ -122,6 +122,8 @@ def test_which_networks_are_meant(changes, is_table, network):
         ({"likelihood": "normal"}, False, "is 'normal': choose from auto, bernoulli"),
         ({"model": "two-layer", "likelihood": "poisson"}, False, "take --network mlp"),
         ({"model": "two-layer"}, True, "is 'auto' of a table"),
+        ({"model": "two-layer", "hidden": "5,3"}, False, "leave --network, --hidden and"),
+        ({"model": "two-layer", "network": "mlp"}, False, "leave --network, --hidden and"),
     ],
 )
 def test_networks_that_do_not_exist(as_users_have_it, changes, is_table, message):

@@ -103,14 +103,16 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
             f"is {options.likelihood!r}: choose from auto, {', '.join(FAMILIES)}",
             argument="likelihood",
         )
-    is_studied = options.likelihood in ("auto", "bernoulli") and not is_table
-    if options.model == "two-layer" or (options.network is None and is_studied):
-        network = "study"
-    else:
-        network = options.network or "mlp"
     has_own = options.hidden is not None or options.activation is not None
-    if network == "study" and has_own and options.network is None:
-        network = "mlp"
+    if options.model == "two-layer" and (has_own or options.network not in (None, "study")):
+        raise InputError(
+            "is 'two-layer', which has the study's networks alone: leave --network, --hidden and "
+            "--activation out",
+            argument="model",
+        )
+    is_studied = options.likelihood in ("auto", "bernoulli") and not is_table and not has_own
+    usual = "study" if options.model == "two-layer" or is_studied else "mlp"
+    network = options.network or usual
     if network == "study" and (is_table or options.likelihood not in ("auto", *_STUDY_FAMILIES)):
         raise InputError(
             f"is {options.likelihood!r}{' of a table' if is_table else ''}, but the study's "
