@@ -95,6 +95,7 @@ def test_the_table_that_is_shown_has_what_is_given(capsys, home, monkeypatch, tm
     assert "column 'who' has 60 different texts in 60 rows, like an id: it is left out" in out
 
 
+@pytest.mark.slow
 def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, tmp_path):
     assert run(capsys, "evaluate", home / "run", *QUICK)[0] == 0
     other = table(tmp_path / "other.csv")
@@ -187,6 +188,7 @@ def test_missing_cells_are_drawn_and_others_stay_as_they_are(capsys, home, tmp_p
     assert np.all(np.ptp(sizes[:, 2::7], axis=0) > 0)
 
 
+@pytest.mark.slow
 def test_means_are_one_table(capsys, home, tmp_path):
     out = tmp_path / "filled.csv"
     options = ("--mean", "--draws", 20, "--out", out)
@@ -212,6 +214,7 @@ def test_tables_that_cannot_be_filled(capsys, home, tmp_path):
     mistake(path, "does not end in .csv or .tsv", out=tmp_path / "x.xlsx")
 
 
+@pytest.mark.slow
 def test_a_model_of_whole_rows_fills_others(capsys, tmp_path):
     """Its encoder has no input for what is missing."""
     made = {name: columns()[name] for name in ("visits", "size", "ill")}
