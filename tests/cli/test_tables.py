@@ -28,9 +28,9 @@ def write(path, header, rows):
     return path
 
 
-def read(path):
+def read(path, delimiter=","):
     with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 def columns():
@@ -128,7 +128,7 @@ def test_what_is_not_given_is_that_of_held_out_rows(capsys, home, tmp_path):
     options = ("--given", "sex=m", "--num-samples", 7)
     out = tmp_path / "samples.tsv"
     assert run(capsys, "sample", home / "run", *options, "--out", out)[0] == 0
-    rows = list(csv.DictReader(out.open(newline=""), delimiter="\t"))
+    rows = read(out, "\t")
     valid = load_data(aisle.open_run(home / "run")).valid
     known = valid.context_of(np.arange(5))
     wanted = [int(known.condition[i, 1]) for i in (0, 1, 2, 3, 4, 0, 1)]
