@@ -45,7 +45,7 @@ class Form(NamedTuple):
     typical_exposure: float | None = None
 
 
-class Fitted(NamedTuple):
+class FirstValues(NamedTuple):
     """What is fitted to training data before networks are built.
 
     Attributes:
@@ -110,22 +110,22 @@ def form_from(stored: Mapping[str, Any]) -> Form:
     )
 
 
-def fitted_to(form: Form, train: Split) -> Fitted:
+def first_values(form: Form, train: Split) -> FirstValues:
     """Fit likelihood and conditions to training data."""
     context = train.context_of(spread(len(train), _NUM_FITTED))
     exposure = None if form.typical_exposure is None else context.exposure
     conditions = None
     if form.conditions is not None:
         conditions = _fit(form.conditions, context.condition)[0]
-    return Fitted(*_fit(form, _values(train), exposure), conditions)
+    return FirstValues(*_fit(form, _values(train), exposure), conditions)
 
 
-def fitted_to_nothing(form: Form) -> Fitted:
+def any_values(form: Form) -> FirstValues:
     """Return the same with other values, from which networks of the same form are built."""
     conditions = None
     if form.conditions is not None:
         conditions = _fit(form.conditions, stand_in(form.conditions))[0]
-    return Fitted(*_fit(form, stand_in(form)), conditions)
+    return FirstValues(*_fit(form, stand_in(form)), conditions)
 
 
 def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
