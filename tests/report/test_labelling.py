@@ -33,7 +33,7 @@ def test_examples_are_the_rows_that_were_not_trained_on(dataset):
     held_out = np.sort(np.concatenate([dataset.valid.rows, dataset.test.rows]))
     assert len(held_out) == 7
     np.testing.assert_array_equal(found.examples, dataset.table.values[held_out].astype(np.float32))
-    assert found.table is dataset.table and found.context is None is found.rows_context
+    assert found.table is dataset.table and found.context is None
     # The first category, for the same rows.
     assert found.labels.name == "site"
     np.testing.assert_array_equal(found.labels.codes, held_out % 3)
@@ -48,8 +48,26 @@ def test_a_label_may_be_any_column_of_the_file(dataset):
     assert len(labelled(dataset, "height").labels.levels) == 3
 
 
+def test_conditions_label_before_columns(dataset):
+    given = load(dataset.source, columns={"remark": "ignore"}, condition=["dose", "sex"])
+    found = labelled(given)
+    assert found.labels.name == "sex" and found.table.columns[1].name == "site"
+    rows = np.sort(np.concatenate([given.valid.rows, given.test.rows]))
+    np.testing.assert_array_equal(found.labels.codes, rows % 2)
+    np.testing.assert_array_equal(found.context.condition, np.stack([rows % 5, rows % 2], axis=1))
+    assert labelled(given, "dose").labels.codes[0] in (0, 1, 2)
+    only = load(
+        dataset.source,
+        columns=dict.fromkeys(("site", "sex", "remark"), "ignore"),
+        condition=["dose"],
+    )
+    assert labelled(only).labels.name == "dose"
+
+
 def test_a_label_that_is_not_there(dataset):
-    with pytest.raises(InputError, match=r"label is 'sexe': choose from height, sex, site, remark"):
+    with pytest.raises(
+        InputError, match=r"label is 'sexe', but .* no such column; did you mean 'sex'"
+    ):
         labelled(dataset, "sexe")
     with pytest.raises(InputError, match=r"label is 'x', but .* is no table: leave it out"):
         with_data(weights(), load("digits"), "x")

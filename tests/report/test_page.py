@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aisle.context import Context
 from aisle.data import Column, Table
 from aisle.errors import InputError
+from aisle.models import LinearGaussian
 from aisle.report.columns import Labels
 from aisle.report.page import _samples, render, save_page
 from pages import (
@@ -303,14 +305,31 @@ def test_latents_without_labels_have_the_colour_of_the_run(first):
 
 
 def test_samples_are_drawn_by_condition(of_table):
-    rows = of_table.weights.table.values[:, 2]
-    condition = Labels("dose", ("low", "high"), rows.astype(int))
-    known = of_table.weights._replace(conditions=(condition,))
-    section = elements(page(of_table._replace(weights=known))).one("section", id="samples")
+    """Column b is the dose plus or minus little: the model moves it by its weight of the dose."""
+    dose = np.arange(20) % 2
+    values = np.stack([np.linspace(-1, 1, 20), dose - 0.5, np.zeros(20)], axis=1)
+    columns = tuple(Column(name, "real") for name in "abc")
+    context = Context(condition=np.float64(dose)[:, None])
+    condition = Column("dose", "bit", ("low", "high"))
+    known = of_table.weights._replace(
+        model=LinearGaussian(
+            jnp.full((3, 2), 1e-3), jnp.zeros(3), jnp.array(-9.0), jnp.array([[0.0], [3.0], [0.0]])
+        ),
+        table=Table(values, columns, (), (condition,), context),
+        labels=None,
+    )
+    root = elements(page(of_table._replace(weights=known)))
+    assert table(root, "columns")[-1]["kind"] == "bit, given"
+    section = root.one("section", id="samples")
     assert "of_table by condition" in [h.words for h in section.all("h3")]
     assert sorted(h.words for h in section.all("h4")) == ["a", "b", "c"]
     grids = section.all("div", class_="small plots")[1:]
-    assert all([b.words for b in g.all("b")] == ["dose = low", "dose = high"] for g in grids)
+    for grid, heading in zip(grids, section.all("h4"), strict=True):
+        assert [b.words for b in grid.all("b")] == ["dose: low", "dose: high"]
+        if heading.words == "c":
+            # Zero in the data, and zero in samples of either dose.
+            notes = [f.words for f in grid.all("figcaption")]
+            assert all(note.endswith("0.00 (0.00 by chance)") for note in notes)
 
 
 class Still(eqx.Module):

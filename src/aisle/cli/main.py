@@ -18,6 +18,7 @@ from tyro.conf import subcommand
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
 from aisle.cli.evaluate import Evaluate
+from aisle.cli.impute import Impute
 from aisle.cli.report import Report
 from aisle.cli.sample import Export, Sample
 from aisle.cli.selfcheck import Selfcheck
@@ -45,6 +46,7 @@ COMMANDS: dict[str, type[Command]] = {
     "train": Train,
     "evaluate": Evaluate,
     "sample": Sample,
+    "impute": Impute,
     "export": Export,
     "report": Report,
     "data": Data,

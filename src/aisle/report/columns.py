@@ -174,6 +174,13 @@ def principal_components(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return centred @ axes.T, scales[:2] ** 2 / max(np.sum(scales**2), 1e-30)
 
 
+def conditions_of(table: Table) -> list[tuple[Column, np.ndarray]]:
+    """Return the columns that a model is given, with their numbers in all rows."""
+    if table.context is None or table.context.condition is None:
+        return []
+    return list(zip(table.conditions, table.context.condition.T, strict=True))
+
+
 def labels_of(column: Column, values: np.ndarray) -> Labels:
     """Return the levels of a column as labels; numbers are cut into thirds."""
     is_known = ~np.isnan(values)

@@ -144,36 +144,32 @@ def _in_words(code: int) -> tuple[str, str]:
 
 
 def by_condition(
-    table: Table, of_rows: Labels, style: int, samples: np.ndarray, of_samples: Labels, name: str
+    table: Table, of_rows: Labels, samples: np.ndarray, of_samples: np.ndarray, member: Member
 ) -> dict[str, list[Plot]]:
     """Draw the columns that differ the most between data and samples of the same condition.
 
     Args:
         table: the data.
         of_rows: the condition of each row.
-        style: of the run.
-        samples: a row for each.
-        of_samples: the condition that each was drawn for.
-        name: of the run.
+        samples: of the member's model.
+        of_samples: the code of the condition that each was drawn for.
+        member: the run.
     """
     counts = np.bincount(of_rows.codes[of_rows.codes >= 0], minlength=len(of_rows.levels))
-    levels = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CONDITIONS])
-    levels = [int(code) for code in levels if counts[code]]
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CONDITIONS])
+    codes = [int(code) for code in frequent if counts[code]]
     found = []
-    for i, column in enumerate(table.columns):
-        bars, values = bars_of(column, table.values[:, i]), table.values[:, i]
-        row = []
-        for code in levels:
-            drawn = samples[of_samples.codes == code, i]
-            row.append(compared(column, bars, values[of_rows.codes == code], {style: drawn}))
-        found.append(row)
+    for i, (column, values) in enumerate(zip(table.columns, table.values.T, strict=True)):
+        bars = bars_of(column, values)
+        drawn = {code: {member.style: samples[of_samples == code, i]} for code in codes}
+        found.append([compared(column, bars, values[of_rows.codes == c], drawn[c]) for c in codes])
     found.sort(key=lambda row: -max(one.excess for one in row))
     shown = {}
     for row in found[:_MOST_BY_CONDITION]:
-        column = row[0].column.name
-        captions = [f"{of_rows.name} = {of_rows.levels[code]}" for code in levels]
-        shown[column] = [
-            _plot(one, f"Column {column} where {caption}, in data and samples of {name}.", caption)
-            for one, caption in zip(row, captions, strict=True)
-        ]
+        name, plots = row[0].column.name, []
+        for one, code in zip(row, codes, strict=True):
+            caption = f"{of_rows.name}: {of_rows.levels[code]}"
+            label = f"Column {name}, {caption}, in data and samples of {member.name}."
+            plots.append(_plot(one, label, caption))
+        shown[name] = plots
     return shown

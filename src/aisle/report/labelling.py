@@ -5,14 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from aisle.data import Dataset, read_table, spread
+from aisle.data import Dataset, Table, spread
+from aisle.data.cells import read_cells
+from aisle.data.columns import encoded, inferred
 from aisle.data.labels import known_labels
+from aisle.data.tables import check_name
 from aisle.errors import InputError
-from aisle.report.columns import Labels, labels_of
+from aisle.report.columns import Labels, conditions_of, labels_of
 from aisle.report.reading import Weights
 
 # Held-out examples of each run.
 _NUM_EXAMPLES = 1000
+# Kinds of columns that label best.
+_LEVELLED = ("category", "bit")
 
 
 def with_data(
@@ -23,7 +28,7 @@ def with_data(
     Args:
         weights: the model.
         dataset: its data.
-        label: the column that labels examples; None for the first condition or category.
+        label: the column that labels examples; None for a condition, or else the first category.
         data_dir: where the named data sets are.
     """
     table, held_out = dataset.table, dataset.test
@@ -37,12 +42,10 @@ def with_data(
     )
     if table is None:
         return weights._replace(labels=_digits(dataset, label, data_dir, chosen))
-    rows, labels = dataclasses.replace(held_out, rows=None), _labels(dataset, label)
-    return weights._replace(
-        table=table,
-        rows_context=rows.context_of(np.arange(len(rows))),
-        labels=labels and labels._replace(codes=labels.codes[held_out.numbers(chosen)]),
-    )
+    labels = _usual(table) if label is None else _named(table, dataset.source, label)
+    if labels is not None:
+        labels = labels._replace(codes=labels.codes[held_out.numbers(chosen)])
+    return weights._replace(table=table, labels=labels)
 
 
 def _digits(
@@ -60,22 +63,25 @@ def _digits(
     return None if digits is None else Labels("digit", tuple("0123456789"), digits[chosen])
 
 
-def _labels(dataset: Dataset, label: str | None) -> Labels | None:
-    """Return the labels of all rows of a table."""
-    table = dataset.table
-    assert table is not None
-    if label is None:
-        kinds = [column.kind for column in table.columns]
-        place = next((kinds.index(kind) for kind in ("category", "bit") if kind in kinds), None)
-        return None if place is None else labels_of(table.columns[place], table.values[:, place])
-    names = [column.name for column in table.columns]
-    if label not in names:
-        # Left out of the model, but still in its file.
-        table = read_table(dataset.source)
-        names = [column.name for column in table.columns]
-    if label not in names:
-        raise InputError(
-            f"is {label!r}: choose from {', '.join(names)}, or leave it out", argument="label"
-        )
-    place = names.index(label)
-    return labels_of(table.columns[place], table.values[:, place])
+def _usual(table: Table) -> Labels | None:
+    """Label rows by the first condition or column that has levels, or else any condition."""
+    given = conditions_of(table)
+    with_levels = [one for one in given if one[0].kind in _LEVELLED]
+    for kind in _LEVELLED:
+        pairs = zip(table.columns, table.values.T, strict=True)
+        with_levels += [pair for pair in pairs if pair[0].kind == kind]
+    found = next(iter(with_levels + given), None)
+    return None if found is None else labels_of(*found)
+
+
+def _named(table: Table, source: str, label: str) -> Labels:
+    """Label rows by a column of the model, by a condition, or by another one of the file."""
+    pairs = [*zip(table.columns, table.values.T, strict=True), *conditions_of(table)]
+    found = next((pair for pair in pairs if pair[0].name == label), None)
+    if found is None:
+        raw = read_cells(source)
+        every = {**raw.labels, **raw.columns}
+        check_name(label, every, raw.place, "label")
+        column = inferred(label, every[label], None, raw.place)
+        found = column, encoded(column, every[label], raw.place)
+    return labels_of(*found)

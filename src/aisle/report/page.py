@@ -15,6 +15,7 @@ from aisle.data import Table, spread
 from aisle.files import write_bytes
 from aisle.models.use import simulate
 from aisle.report import comparison, drawing, figures
+from aisle.report.columns import conditions_of, labels_of
 from aisle.report.comparison import Group, Member
 from aisle.report.pictures import (
     Panel,
@@ -83,8 +84,8 @@ def _part(group: Group, key: PRNGKey, num_examples: int) -> dict[str, Any]:
         "gains": drawing.gains(group),
         "differing": comparison.differing_settings(group),
         "training": drawing.training(group),
-        "summary": [] if table is None else table.summary()[:_MOST_LISTED],
-        "num_columns": 0 if table is None else len(table.columns),
+        "summary": [] if table is None else _summary(table),
+        "num_left_out": 0 if table is None else max(0, len(table.columns) - _MOST_LISTED),
         "num_samples": _NUM_SAMPLES,
         **_features(group, table, samples),
         "conditions": {m.name: _by_condition(m, samples[m.style]) for m in group.members},
@@ -94,6 +95,12 @@ def _part(group: Group, key: PRNGKey, num_examples: int) -> dict[str, Any]:
         },
         "evaluate": {m.name: _evaluate_command(m.run) for m in group.members},
     }
+
+
+def _summary(table: Table) -> list[tuple[str, ...]]:
+    """Describe the columns, those that models are given after those that they are of."""
+    given = [(name, f"{kind}, given", *rest) for name, kind, *rest in table.summary_of_conditions()]
+    return table.summary()[:_MOST_LISTED] + given
 
 
 def _evaluate_command(run: Run) -> str:
@@ -112,7 +119,7 @@ def _samples(weights: Weights | None, key: PRNGKey, num_pictures: int) -> np.nda
     if weights.examples is None:
         # There is nothing to compare them with, and a conditional model needs the conditions.
         return np.zeros((0, 0))
-    context = weights.rows_context
+    context = None if weights.table is None else weights.table.context
     if context is not None:
         context = jax.tree.map(lambda a: jnp.asarray(a)[_rows_of_samples(len(a))], context)
     drawn = simulate(key, weights.model, _NUM_SAMPLES, context)
@@ -163,12 +170,9 @@ def _features(group: Group, table: Table | None, samples: dict[int, np.ndarray])
 def _by_condition(member: Member, samples: np.ndarray) -> dict[str, list[figures.Plot]]:
     """Draw columns by the first of the conditions that a model is given."""
     weights = member.run.weights
-    if weights is None or weights.table is None or not weights.conditions:
+    table = weights and weights.table
+    if table is None or not conditions_of(table) or not np.isfinite(samples).all():
         return {}
-    if not np.isfinite(samples).all():
-        return {}
-    of_rows = weights.conditions[0]
-    of_samples = of_rows._replace(codes=of_rows.codes[_rows_of_samples(len(of_rows.codes))])
-    return figures.by_condition(
-        weights.table, of_rows, member.style, samples, of_samples, member.name
-    )
+    of_rows = labels_of(*conditions_of(table)[0])
+    rows = _rows_of_samples(len(table.values))
+    return figures.by_condition(table, of_rows, samples, of_rows.codes[rows], member)

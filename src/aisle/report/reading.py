@@ -59,8 +59,6 @@ class Weights(NamedTuple):
         context: of the examples, if they have one.
         labels: of the examples, if any are known.
         table: all rows, where the data are a table.
-        rows_context: of all rows, if they have one.
-        conditions: of all rows, for a model that is given some.
     """
 
     model: Model
@@ -71,8 +69,6 @@ class Weights(NamedTuple):
     context: Any = None
     labels: Labels | None = None
     table: Table | None = None
-    rows_context: Any = None
-    conditions: tuple[Labels, ...] = ()
 
 
 class Run(NamedTuple):

@@ -17,8 +17,9 @@ from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_lik
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
 from aisle.evaluation.work import is_late
-from aisle.runs.opening import Run, columns_of, load_data
+from aisle.runs.opening import Run, load_data, roles_of
 from aisle.runs.options import EvaluateConfig
+from aisle.runs.tables import taking_missing
 from aisle.statistics import Mean, double_sampled
 
 # Chains of the short run on a whole split.
@@ -57,6 +58,8 @@ def evaluate(
         )
     began = time.perf_counter()
     dataset = data or dataset_of(run, config)
+    if dataset.table is not None and np.isnan(dataset.table.values).any():
+        run = taking_missing(run)
     # Bits would be drawn of any values.
     found = parts(run, config, dataset)
     split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
@@ -69,8 +72,9 @@ def evaluate(
             run.model,
             run.proposal if config.start == "encoder" else None,
             split.observe(indices),
+            split.context_of(indices),
             sampler=sampler,
-            pilot_x=None if pilot is None else pilot.observe(spread(len(pilot), NUM_EXAMPLES)),
+            pilot_x=None if pilot is None else _seen(pilot),
             indices=indices,
             seed=config.sampler.seed,
             about={"update": run.update, **asked},
@@ -92,6 +96,12 @@ def evaluate(
         result = dataclasses.replace(result, whole_split=whole)
         processes.first_does(lambda: save(result, place))
     return result, place
+
+
+def _seen(pilot: Split) -> Split:
+    """Return some examples as the model sees them, with their context."""
+    chosen = spread(len(pilot), NUM_EXAMPLES)
+    return Split(pilot.observe(chosen), context=pilot.context_of(chosen))
 
 
 def _over_all(
@@ -136,8 +146,7 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
                 "evaluated: leave --split out, or save the parts in an .npz file",
                 argument="split",
             )
-        whole = dataset.test
-        return HeldOut(Split(whole.arrays, None, whole.view), None)
+        return HeldOut(dataclasses.replace(dataset.test, rows=None), None)
     if config.split == "valid" and dataset.valid is None:
         raise InputError(
             "is 'valid' but the run has no validation data: choose test or train",
@@ -159,8 +168,8 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
         return load_data(run, config.data_dir)
     view = dataclasses.replace(run.config, data=config.data).view()
     place = config.data_dir or run.config.observations.data_dir
-    columns = columns_of(run.stored) if is_table_name(config.data) else None
-    dataset = load(config.data, place, view=view, columns=columns)
+    roles = roles_of(run.stored, run.config) if is_table_name(config.data) else {}
+    dataset = load(config.data, place, view=view, **roles)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(
             f"{config.data} has examples of the shape {tuple(dataset.shape)} but {run.path} was "
