@@ -645,6 +645,27 @@ BREAKS = [
         "if is_one_array:",
         "cli/evaluate/test_options.py",
     ),
+    Break(
+        "latents are coloured by the labels of other rows",
+        "report/labelling.py",
+        "labels.codes[held_out.numbers(chosen)]",
+        "labels.codes[chosen]",
+        "report/test_labelling.py",
+    ),
+    Break(
+        "a model decides the bars that it is judged by",
+        "report/columns.py",
+        "compared(column, bars_of(column, values), values,",
+        "compared(column, bars_of(column, samples[2][:, i]), values,",
+        "report/test_columns.py",
+    ),
+    Break(
+        "correlations take what is missing for the mean",
+        "report/columns.py",
+        "here = is_known.astype(float)",
+        "here = np.ones_like(ranks)",
+        "report/test_columns.py",
+    ),
 ]
 
 
