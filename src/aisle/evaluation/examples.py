@@ -3,6 +3,7 @@
 Each function takes `(shared, key, example)` and returns numbers for `aisle.evaluation.work`.
 """
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -43,11 +44,30 @@ def both_ways(shared: Shared, key: PRNGKey, example: InContext | None) -> Number
     x = model.sample_observation(key_x, z)
     q, density = proposal(x), log_joint(model, x)
     up = _chains(lambda key: anneal(key, q, density, ladder), key_forward, num_chains)
-    # All of them start at the same z. E[1/w] = 1/p(x) holds for each, so the mean of 1/w is
-    # unbiased all the same.
-    down = _chains(lambda key: anneal_reverse(key, z, q, density, ladder), key_reverse, num_chains)
+    # All of them come from the same z, which the moves at the posterior make them forget.
+    long, number = reversed_ladder(ladder), num_reverse(num_chains)
+    down = _chains(lambda key: anneal_reverse(key, z, q, density, long), key_reverse, number)
     nonfinite = up["num_nonfinite"] + down["num_nonfinite"]
     return {"up": up["log_weight"], "down": down["log_weight"], "num_nonfinite": nonfinite}
+
+
+def num_reverse(num_chains: int) -> int:
+    """Return how many chains go back for so many that go forward.
+
+    The upper bound is as tight with one; with more, its error over examples is smaller.
+    """
+    return math.isqrt(num_chains - 1) + 1
+
+
+def reversed_ladder(ladder: Ladder) -> Ladder:
+    """Return the ladder of reverse chains, which begin with a tenth as many moves at beta = 1."""
+    return ladder.lengthened(-(-len(ladder.step_sizes) // 10))
+
+
+def num_gradients_both_ways(ladder: Ladder, num_chains: int) -> int:
+    """Count the gradients of log p(x, z) that `both_ways` spends on an example."""
+    back = num_reverse(num_chains) * reversed_ladder(ladder).num_gradients
+    return num_chains * ladder.num_gradients + back
 
 
 def importance(

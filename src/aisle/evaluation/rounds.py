@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from aisle.annealing import HMC, Ladder, effective_sample_size
 from aisle.context import in_context, parts_of
 from aisle.evaluation import examples, pilot, refitting
+from aisle.evaluation.bounds import lower_bounds, upper_bounds
 from aisle.evaluation.folders import kept
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.evaluation.sampler import Certificate, Sampler
@@ -169,12 +170,13 @@ def _round(task: Task, before: list[Round]) -> LogLikelihood:
     simulated, wanted = _certify(task, number, ladder)
     forward = _anneal(task, number, ladder, task.indices, is_simulated=False)
     log_weights = forward.numbers["log_weight"]
-    log_p = _log_means(log_weights)
+    log_p = lower_bounds(log_weights)
     estimate = summarise(log_p)
     num_simulated, num_given = len(simulated.indices), len(forward.indices)
-    num_chains = task.sampler.num_chains * (2 * num_simulated + num_given)
-    num_gradients = num_chains * ladder.num_gradients + pilot.num_gradients(
-        task.sampler.kernel, len(ladder.step_sizes), pilot.NUM_EXAMPLES
+    num_gradients = (
+        num_given * task.sampler.num_chains * ladder.num_gradients
+        + num_simulated * examples.num_gradients_both_ways(ladder, task.sampler.num_chains)
+        + pilot.num_gradients(task.sampler.kernel, len(ladder.step_sizes), pilot.NUM_EXAMPLES)
     )
     seconds += forward.seconds + simulated.seconds
     if not before:
@@ -250,11 +252,13 @@ def _anneal(
     task: Task, number: int, ladder: Ladder, indices: np.ndarray, *, is_simulated: bool
 ) -> Outcome:
     """Anneal the given examples, or simulated ones in both directions."""
-    given = ("log p(x)", "forward", examples.forward, _FORWARD, 1)
-    simulated = ("bidirectional", "bidirectional", examples.both_ways, _BDMC, 2)
-    name, folder, function, purpose, num_directions = simulated if is_simulated else given
-    xs = in_context(None, task.contexts(indices)) if is_simulated else task.x
     num_chains = task.sampler.num_chains
+    cost = num_chains * ladder.num_gradients
+    given = ("log p(x)", "forward", examples.forward, _FORWARD, cost)
+    cost = examples.num_gradients_both_ways(ladder, num_chains)
+    simulated = ("bidirectional", "bidirectional", examples.both_ways, _BDMC, cost)
+    name, folder, function, purpose, cost = simulated if is_simulated else given
+    xs = in_context(None, task.contexts(indices)) if is_simulated else task.x
     job = Job(
         name=f"T={len(ladder.step_sizes)}, {name}",
         function=function,
@@ -262,15 +266,15 @@ def _anneal(
         key=task.key(number, purpose),
         xs=xs,
         indices=indices,
-        gradients=num_directions * num_chains * ladder.num_gradients,
+        gradients=cost,
         preferred=preferred_examples(num_chains, ladder.num_gradients),
     )
     return task.walk(job, f"round{number}", folder)
 
 
 def _bidirectional(outcome: Outcome) -> Bidirectional:
-    lower = _log_means(outcome.numbers["up"])
-    upper = -_log_means(-outcome.numbers["down"])
+    up, down = outcome.numbers["up"], outcome.numbers["down"]
+    lower, upper = lower_bounds(up), upper_bounds(up, down)
     gap = upper - lower
     return Bidirectional(summarise(lower), summarise(upper), summarise(gap), float(gap.max()))
 
@@ -299,11 +303,3 @@ def bound_by_importance(task: Task, result: LogLikelihood) -> Importance:
         int(np.sum(variation > _ACTIVE)),
         len(variation),
     )
-
-
-def _log_means(log_weights: np.ndarray) -> np.ndarray:
-    """Return the log of each example's mean weight, in double precision."""
-    # A weight that is not a number makes its example's mean one, without a warning.
-    with np.errstate(invalid="ignore"):
-        totals = np.logaddexp.reduce(log_weights.astype(np.float64), axis=1)
-    return totals - np.log(log_weights.shape[1])
