@@ -11,6 +11,7 @@ from aisle import log_likelihood
 from aisle.errors import InputError
 from aisle.evaluation import refitting
 from aisle.models import DiagonalNormal, LinearGaussian
+from aisle.progress import Progress
 from evaluating import chosen
 from measures import z_score
 
@@ -104,6 +105,33 @@ def test_a_refitted_proposal_is_kept(tmp_path, monkeypatch, capsys):
     np.testing.assert_array_equal(again.log_p, first.log_p)
     with pytest.raises(InputError, match="other refit: choose another"):
         evaluate(refit=21, out=tmp_path / "out")
+
+
+def test_refitting_that_was_killed_goes_on(tmp_path, monkeypatch):
+    """With the same weights in the end, and with the seconds before the kill."""
+    monkeypatch.setattr(refitting, "_KEEP_EVERY", 4)
+    whole, _ = refitting.refit(KEY, MODEL, SURE, 10, show_progress=False)
+    done, saved = [], refitting.save_arrays
+
+    def save(path, arrays):
+        saved(path, arrays | {"seconds": np.array(1000.0)})
+        done.append(path)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(refitting, "save_arrays", save)
+    with pytest.raises(KeyboardInterrupt):
+        refitting.refit(KEY, MODEL, SURE, 10, tmp_path / "refitted.npz", show_progress=False)
+    assert int(np.load(done[-1])["number"]) == 8
+    updates = []
+    monkeypatch.setattr(Progress, "advance", lambda self, number, *_: updates.append(number))
+    found, seconds = refitting.refit(
+        KEY, MODEL, SURE, 10, tmp_path / "refitted.npz", show_progress=False
+    )
+    assert updates == [9, 10]
+    assert seconds > 1000
+    jax.tree.map(np.testing.assert_array_equal, found, whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["refitted.npz"]
 
 
 @pytest.mark.slow

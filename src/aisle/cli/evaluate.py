@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from aisle.evaluation import LogLikelihood, Round
     from aisle.runs.opening import Run
 
+
+# Share of doubtful examples from which on the mean may be, too.
+_MANY_DOUBTFUL = 0.05
 
 # Nats from which on a gap is more than most differences between models.
 _LARGE_GAP = 1.0
@@ -145,10 +149,22 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
             f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}",
         ),
         ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
+        *_errors(result),
         ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
         ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
         ("decoder gradients", f"{result.decoder_gradients:,}"),
         ("seconds", f"{result.seconds:.0f}"),
+    ]
+
+
+def _errors(result: "LogLikelihood") -> list[tuple[str, str]]:
+    if result.num_chains == 1:
+        return []
+    error, is_doubtful = result.monte_carlo_error, result.is_doubtful
+    middle = median(error.tolist())
+    return [
+        ("Monte Carlo error of an example", f"{middle:.2f}, at most {error.max():.2f}"),
+        ("doubtful examples", f"{is_doubtful.sum():,}, {is_doubtful.mean():.0%}"),
     ]
 
 
@@ -166,7 +182,13 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
         lines.append("The time was up before all examples were done; the same command resumes it.")
     if result.is_tolerance_reached is False:
         lines.append("The tolerance was not reached: see the gap above.")
-    number = sum(value == float("-inf") or value != value for value in result.log_p)
+    share = result.is_doubtful.mean()
+    if share > _MANY_DOUBTFUL:
+        lines.append(
+            f"{share:.0%} of the examples are doubtful (is_doubtful in examples.csv): their "
+            "log p(x) may be too low by more than the gap of simulated ones; raise -T."
+        )
+    number = (~(result.log_p > float("-inf"))).sum()
     if number:
         lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
     return lines

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aisle.evaluation.diagnostics import is_doubtful, monte_carlo_errors
 from aisle.evaluation.folders import save_arrays
 from aisle.files import finite, json_text, write_bytes, writing
 from aisle.provenance import provenance
@@ -81,6 +82,8 @@ class LogLikelihood:
         indices: number of each example.
         log_p: for each example, a stochastic lower bound of log p(x): E[exp(log_p)] = p(x).
         effective_sample_size: of each example's chains.
+        pareto_shape: k of each example's largest weights: above 0.7 their mean cannot be trusted.
+            Not a number for fewer than ten chains.
         num_nonfinite: transitions of each example that were rejected for an infinite energy.
         acceptance: mean, by inverse temperature.
         betas: inverse temperatures of the reported round, from 0 to 1.
@@ -97,6 +100,7 @@ class LogLikelihood:
     indices: np.ndarray
     log_p: np.ndarray
     effective_sample_size: np.ndarray
+    pareto_shape: np.ndarray
     num_nonfinite: np.ndarray
     acceptance: np.ndarray
     betas: np.ndarray
@@ -143,6 +147,18 @@ class LogLikelihood:
         return self.rounds[-1].bdmc
 
     @property
+    def monte_carlo_error(self) -> np.ndarray:
+        """Standard error of each example's log p(x), to first order, by its chains' weights."""
+        return monte_carlo_errors(self.effective_sample_size, self.num_chains)
+
+    @property
+    def is_doubtful(self) -> np.ndarray:
+        """Whether the log p(x) of each example may be too low by more than its error tells."""
+        if self.num_chains == 1:
+            return np.zeros(len(self.log_p), bool)
+        return is_doubtful(self.monte_carlo_error, self.pareto_shape)
+
+    @property
     def num_chains(self) -> int:
         """C, chains of an example."""
         return self.settings["num_chains"]
@@ -185,6 +201,11 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
             "mean": float(result.effective_sample_size.mean()),
             "smallest": float(result.effective_sample_size.min()),
         },
+        "monte_carlo_error": {
+            "median": float(np.median(result.monte_carlo_error)),
+            "largest": float(result.monte_carlo_error.max()),
+        },
+        "num_doubtful_examples": int(result.is_doubtful.sum()),
         "num_nonfinite_transitions": int(result.num_nonfinite.sum()),
         "num_nonfinite_examples": int(np.sum(~np.isfinite(result.log_p))),
         "is_complete": result.is_complete,
@@ -207,7 +228,10 @@ def save(result: LogLikelihood, folder: Path) -> None:
     columns = {
         "index": result.indices,
         "log_p": result.log_p,
+        "monte_carlo_error": result.monte_carlo_error,
         "effective_sample_size": result.effective_sample_size,
+        "pareto_shape": result.pareto_shape,
+        "is_doubtful": result.is_doubtful,
         "num_nonfinite": result.num_nonfinite,
     }
     save_arrays(folder / "examples.npz", columns)

@@ -15,6 +15,7 @@ from aisle.annealing import HMC, Ladder, effective_sample_size
 from aisle.context import in_context, parts_of
 from aisle.evaluation import examples, pilot, refitting
 from aisle.evaluation.bounds import lower_bounds, upper_bounds
+from aisle.evaluation.diagnostics import pareto_shapes
 from aisle.evaluation.folders import kept
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.evaluation.sampler import Certificate, Sampler
@@ -194,6 +195,7 @@ def _round(task: Task, before: list[Round]) -> LogLikelihood:
         indices=forward.indices,
         log_p=log_p,
         effective_sample_size=np.asarray(jax.vmap(effective_sample_size)(jnp.asarray(log_weights))),
+        pareto_shape=pareto_shapes(log_weights),
         num_nonfinite=forward.numbers["num_nonfinite"],
         acceptance=forward.numbers["mean_acceptance"],
         betas=np.asarray(ladder.betas),

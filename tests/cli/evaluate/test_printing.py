@@ -36,6 +36,7 @@ FOUND = LogLikelihood(
     indices=np.arange(3),
     log_p=np.array([-9.0, -10.0, -11.0]),
     effective_sample_size=np.array([3.5, 1.5, 4.0]),
+    pareto_shape=np.array([0.25, np.nan, 0.5]),
     num_nonfinite=np.array([0, 2, 5]),
     acceptance=np.array([0.5, 0.75]),
     betas=np.linspace(0, 1, 21),
@@ -92,6 +93,8 @@ def test_the_table(shown):
         ["active units", "4 of 9"],
         ["chains, temperatures, leapfrog steps", "4, 20, 2"],
         ["effective chains", "3.0, at least 1.5"],
+        ["Monte Carlo error of an example", "0.22, at most 0.75"],
+        ["doubtful examples", "1, 33%"],
         ["acceptance by temperature", "0.50 to 0.75"],
         ["non-finite transitions", "7"],
         ["decoder gradients", "3,000"],
@@ -179,6 +182,15 @@ def test_a_large_gap_comes_with_what_to_do(shown):
     large = last.bdmc._replace(gap=Mean(1.5, 3.0, 10))
     assert words in "".join(shown(replace(FOUND, rounds=[last._replace(bdmc=large)])))
     assert words not in "".join(shown(FOUND))
+
+
+def test_many_doubtful_examples_come_with_what_to_do(shown):
+    words = "33% of the examples are doubtful (is_doubtful in examples.csv)"
+    assert words in "".join(shown(FOUND))
+    sure = replace(FOUND, effective_sample_size=np.full(3, 3.9))
+    assert "are doubtful" not in "".join(shown(sure))
+    alone = replace(FOUND, settings={"num_chains": 1, "num_leapfrog": 2})
+    assert "doubtful" not in "".join(shown(alone))
 
 
 def test_a_reader_is_reported_what_is_missing(shown):
