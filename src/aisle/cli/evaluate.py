@@ -21,7 +21,7 @@ from aisle.cli.output import check_writable, table_console, write_json
 from aisle.cli.sample import opened
 
 if TYPE_CHECKING:
-    from aisle.evaluation import LogLikelihood, Round
+    from aisle.evaluation import LogLikelihood
     from aisle.runs.opening import Run
 
 
@@ -78,7 +78,7 @@ class Evaluate:
                 config,
                 data=dataset,
                 out=self.out,
-                report=lambda round_: console.print(_line(round_), highlight=False),
+                report=lambda step: console.print(str(step), highlight=False, soft_wrap=True),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes it") from None
@@ -104,15 +104,6 @@ def _progress(run: "Run") -> list[str]:
         f"Training is not finished (update {run.update:,} of {run.num_planned:,}): aisle train "
         f"--resume {run.path}"
     ]
-
-
-def _line(round_: "Round") -> str:
-    words = [f"T={round_.num_temperatures}", f"log p(x) >= {round_.estimate}"]
-    if round_.bdmc is not None:
-        words.append(f"gap {round_.bdmc.gap:.3f}")
-    if round_.change is not None:
-        words.append(f"change {round_.change:+.3f}")
-    return "   ".join([*words, f"{round_.seconds:.0f} s"])
 
 
 def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
@@ -171,17 +162,17 @@ def _errors(result: "LogLikelihood") -> list[tuple[str, str]]:
 def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     """Say what a reader of the table must know."""
     lines, bdmc = [], result.bdmc
-    if tolerance and bdmc and not 2 * bdmc.gap.standard_error < tolerance:
-        lines.append("The gap's error is too large for this tolerance: raise --bdmc-examples.")
-    if bdmc and bdmc.gap.mean > _LARGE_GAP:
+    if tolerance is None and bdmc and bdmc.gap.mean > _LARGE_GAP:
         lines.append(
-            "The gap is large: raise -T; where that helps little, add --refit 6000, "
-            "--target-accept 0.97 and -L 8."
+            "The gap is large: give --tolerance, which finds the T that it takes, and a better "
+            "start where that pays."
         )
     if not result.is_complete:
         lines.append("The time was up before all examples were done; the same command resumes it.")
     if result.is_tolerance_reached is False:
-        lines.append("The tolerance was not reached: see the gap above.")
+        is_timed = result.settings.get("max_seconds") is not None
+        advice = "raise --max-seconds" if is_timed else "add --target-accept 0.97 and -L 8"
+        lines.append(f"The tolerance was not reached: {advice}.")
     share = result.is_doubtful.mean()
     if share > _MANY_DOUBTFUL:
         lines.append(

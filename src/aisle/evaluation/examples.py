@@ -45,7 +45,8 @@ def both_ways(shared: Shared, key: PRNGKey, example: InContext | None) -> Number
     q, density = proposal(x), log_joint(model, x)
     up = _chains(lambda key: anneal(key, q, density, ladder), key_forward, num_chains)
     # All of them come from the same z, which the moves at the posterior make them forget.
-    long, number = reversed_ladder(ladder), num_reverse(num_chains)
+    long = ladder.lengthened(num_more_moves(len(ladder.step_sizes)))
+    number = num_reverse(num_chains)
     down = _chains(lambda key: anneal_reverse(key, z, q, density, long), key_reverse, number)
     nonfinite = up["num_nonfinite"] + down["num_nonfinite"]
     return {"up": up["log_weight"], "down": down["log_weight"], "num_nonfinite": nonfinite}
@@ -59,15 +60,21 @@ def num_reverse(num_chains: int) -> int:
     return math.isqrt(num_chains - 1) + 1
 
 
-def reversed_ladder(ladder: Ladder) -> Ladder:
-    """Return the ladder of reverse chains, which begin with a tenth as many moves at beta = 1."""
-    return ladder.lengthened(-(-len(ladder.step_sizes) // 10))
+def num_more_moves(num_temperatures: int) -> int:
+    """Return how many moves at beta = 1 a reverse chain begins with: a tenth of T."""
+    return -(-num_temperatures // 10)
 
 
-def num_gradients_both_ways(ladder: Ladder, num_chains: int) -> int:
+def num_gradients(num_temperatures: int, per_move: int, num_chains: int) -> int:
+    """Count the gradients of log p(x, z) that `forward` spends on an example."""
+    return num_chains * (1 + (num_temperatures - 1) * per_move)
+
+
+def num_gradients_both_ways(num_temperatures: int, per_move: int, num_chains: int) -> int:
     """Count the gradients of log p(x, z) that `both_ways` spends on an example."""
-    back = num_reverse(num_chains) * reversed_ladder(ladder).num_gradients
-    return num_chains * ladder.num_gradients + back
+    there = num_gradients(num_temperatures, per_move, num_chains)
+    longer = num_temperatures + num_more_moves(num_temperatures)
+    return there + num_gradients(longer, per_move, num_reverse(num_chains))
 
 
 def importance(

@@ -11,6 +11,7 @@ import numpy as np
 
 from aisle.evaluation.diagnostics import is_doubtful, monte_carlo_errors
 from aisle.evaluation.folders import save_arrays
+from aisle.evaluation.planning import Plan
 from aisle.files import finite, json_text, write_bytes, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
@@ -56,13 +57,14 @@ class Importance(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One complete evaluation at one number of temperatures, with draws of its own.
+    """One complete evaluation at one number of temperatures. Prints itself in one line.
 
     Attributes:
         estimate: mean stochastic lower bound of log p(x).
         bdmc: of this round's kernel, or None if not asked for.
-        change: of the estimate since the round before, or None in the first.
-        decoder_gradients: gradients of log p(x, z) spent, those of the pilot included.
+        change: mean rise of the estimate from half of the chains to all of them, about as much as
+            more would add; None for one chain.
+        decoder_gradients: gradients of log p(x, z) spent; the first round has those of pilots.
         seconds: spent computing.
     """
 
@@ -72,6 +74,14 @@ class Round(NamedTuple):
     change: float | None
     decoder_gradients: int
     seconds: float
+
+    def __str__(self) -> str:
+        words = [f"T={self.num_temperatures}", f"log p(x) >= {self.estimate}"]
+        if self.bdmc is not None:
+            words.append(f"gap {self.bdmc.gap:.3f}")
+        if self.change is not None:
+            words.append(f"change {self.change:+.3f}")
+        return "   ".join([*words, f"{self.seconds:.0f} s"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +105,7 @@ class LogLikelihood:
         settings: everything that the numbers depend on, as plain values.
         whole_split: mean over all examples of the data, estimated with a short run on all of them;
             or None if not asked for.
+        plan: of the reported round, or None without a tolerance.
     """
 
     indices: np.ndarray
@@ -111,6 +122,7 @@ class LogLikelihood:
     is_complete: bool
     settings: Mapping[str, Any]
     whole_split: Mean | None = None
+    plan: Plan | None = None
 
     def __repr__(self) -> str:
         text = f"{self.mean:.2f}"
@@ -210,6 +222,7 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
         "num_nonfinite_examples": int(np.sum(~np.isfinite(result.log_p))),
         "is_complete": result.is_complete,
         "is_tolerance_reached": result.is_tolerance_reached,
+        "plan": _plain(result.plan),
         "importance": _plain(result.importance),
         "rounds": [_plain(round_) for round_ in result.rounds],
         "tuning": "step sizes were tuned on a pilot, with other keys and the examples of the pilot "
@@ -255,6 +268,6 @@ def _plain(value: Any) -> Any:
             "gap_worst": value.worst_gap,
             "num_examples": value.gap.num_examples,
         }
-    if isinstance(value, Mean | Importance | Round):
+    if isinstance(value, Mean | Importance | Plan | Round):
         return {name: _plain(each) for name, each in value._asdict().items()}
     return value
