@@ -2,6 +2,7 @@
 
 from aisle.evaluation.imputation import impute
 from aisle.evaluation.log_likelihood import log_likelihood
+from aisle.evaluation.planning import Plan
 from aisle.evaluation.posterior import sample_posterior
 from aisle.evaluation.results import LogLikelihood, Round
 from aisle.evaluation.sampler import Certificate, ImportanceSampler, Sampler
@@ -10,6 +11,7 @@ __all__ = [
     "Certificate",
     "ImportanceSampler",
     "LogLikelihood",
+    "Plan",
     "Round",
     "Sampler",
     "impute",

@@ -35,6 +35,7 @@ class Evaluation(NamedTuple):
         split: "test" or "train", or None if the evaluation does not say.
         update: of the weights, or None likewise.
         other_data: what was evaluated if not the run's own data.
+        num_doubtful: examples whose chains disagree.
     """
 
     written: float
@@ -47,6 +48,7 @@ class Evaluation(NamedTuple):
     split: str | None
     update: int | None
     other_data: str | None
+    num_doubtful: int = 0
 
 
 class Weights(NamedTuple):
@@ -162,6 +164,7 @@ def _read_evaluation(file: Path, own_data: str | None) -> Evaluation:
             split=about.get("split"),
             update=about.get("update"),
             other_data=None if about.get("data") == own_data else about.get("data"),
+            num_doubtful=int(np.sum(arrays.get("is_doubtful", 0))),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(

@@ -13,9 +13,10 @@ from aisle import processes
 from aisle.data import Dataset, Split, as_split, load, spread
 from aisle.data.arrays import is_file_name, is_table_name
 from aisle.errors import InputError, check
-from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
+from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood
 from aisle.evaluation.pilot import NUM_EXAMPLES
 from aisle.evaluation.results import save
+from aisle.evaluation.rounds import Report
 from aisle.evaluation.work import is_late
 from aisle.runs.opening import Run, load_data, roles_of
 from aisle.runs.options import EvaluateConfig
@@ -45,7 +46,7 @@ def evaluate(
     data: Dataset | None = None,
     out: Path | None = None,
     show_progress: bool = True,
-    report: Callable[[Round], None] | None = None,
+    report: Report | None = None,
 ) -> tuple[LogLikelihood, Path]:
     """Evaluate a run; return what was found and the folder that has it."""
     is_kept = config.whole_split == 0 or config.whole_split >= 2
