@@ -40,7 +40,7 @@ _ACTIVATIONS = {
     "softplus": jax.nn.softplus,
 }
 # The family of each kind of column.
-_FAMILY_OF = {
+FAMILY_OF = {
     "real": "gaussian",
     "heavy-tailed": "student-t",
     "count": "negative-binomial",
@@ -87,7 +87,7 @@ def build(options: ModelOptions, dataset: Dataset, seed: int) -> Weights:
 
 def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
     """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, *_fitted(form, _stand_in(form)), seed)
+    return _assembled(options, form, *_fitted(form, stand_in(form)), seed)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
@@ -130,7 +130,7 @@ def form_of(options: ModelOptions, dataset: Dataset) -> Form | None:
     has_missing = any(_has_missing(split) for split in dataset.splits.values())
     if dataset.table is not None and options.likelihood == "auto":
         columns = dataset.table.columns
-        families = tuple(_FAMILY_OF[column.kind] for column in columns)
+        families = tuple(FAMILY_OF[column.kind] for column in columns)
         levels = tuple(
             _num_levels(column, dataset.table.values[:, i]) for i, column in enumerate(columns)
         )
@@ -181,7 +181,7 @@ def _fitted(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
     return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
 
 
-def _stand_in(form: Form) -> np.ndarray:
+def stand_in(form: Form) -> np.ndarray:
     """Return rows that every family takes, from which networks of the same form are built."""
     rows = np.arange(8)
     columns = []
