@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from aisle import Certificate, InputError, LatentDensity, Sampler
+from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
 from aisle.estimator.training import kernel_of_scores, score, unique_rows
 from measures import compilations
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = {
     "num_latents": 2,
     "hidden": (4,),
-    "max_epochs": 1,
+    "method": "vae",
+    "max_updates": 32,
     "num_chains": 2,
     "num_temperatures": 2,
     "random_state": 0,
@@ -93,6 +94,15 @@ def test_a_second_fit_compiles_nothing(fitted):
         other = LatentDensity(**SMALL | {"random_state": 1}).fit(table(33, seed=1))
         other.score(X[:7])
     assert found == []
+
+
+def test_annealing_follows_where_networks_gain():
+    angle = np.random.default_rng(0).uniform(0, 6.3, 300)
+    noise = 0.02 * np.random.default_rng(1).normal(size=(300, 3))
+    curved = np.stack([np.cos(angle), np.sin(angle), np.cos(2 * angle)], axis=1) + noise
+    chosen = {"method": AIS(num_samples=1, num_temperatures=2), "learning_rate": 0.01}
+    found = LatentDensity(**SMALL | chosen).fit(curved)
+    assert len(found.num_updates_) == 2 and found.num_updates_[0] == 32
 
 
 def test_methods_return_what_they_say(fitted):
@@ -166,8 +176,8 @@ def test_cross_validation():
 
 
 def test_grid_search():
-    search = GridSearchCV(LatentDensity(**SMALL), {"max_epochs": [1, 2]}, cv=2).fit(X)
-    assert search.best_params_["max_epochs"] in (1, 2)
+    search = GridSearchCV(LatentDensity(**SMALL), {"max_updates": [32, 64]}, cv=2).fit(X)
+    assert search.best_params_["max_updates"] in (32, 64)
 
 
 def test_clones_are_not_fitted(fitted):

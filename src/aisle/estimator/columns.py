@@ -1,5 +1,6 @@
 """From what users pass, arrays or frames, to numbers that models see, and back."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,9 +64,8 @@ def levels_of(families: Sequence[str], values: np.ndarray, columns: Any) -> tupl
     return tuple(found)
 
 
-def as_frame(values: np.ndarray, columns: Sequence[Column]) -> Any:
-    """Return numbers as a frame, with the texts that codes stand for."""
-    import pandas
+def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any:
+    """Return numbers as a frame of pandas or polars, with the texts that codes stand for."""
 
     def decoded(column: Column, own: np.ndarray) -> Any:
         if not column.levels:
@@ -73,7 +73,8 @@ def as_frame(values: np.ndarray, columns: Sequence[Column]) -> Any:
         return [None if np.isnan(code) else column.levels[int(code)] for code in own]
 
     pairs = zip(columns, values.T, strict=True)
-    return pandas.DataFrame({column.name: decoded(column, own) for column, own in pairs})
+    named = {column.name: decoded(column, own) for column, own in pairs}
+    return importlib.import_module(library).DataFrame(named)
 
 
 def _array(estimator: Any, x: Any, *, reset: bool) -> np.ndarray:

@@ -22,9 +22,9 @@ from sklearn.utils.validation import (
 from aisle.errors import InputError, check, check_count, check_positive
 from aisle.estimator import columns, saving
 from aisle.estimator.starting import Form
-from aisle.estimator.training import Settings, score, train, unique_rows
+from aisle.estimator.training import Settings, examples_of, score, train, unique_rows
 from aisle.evaluation import Certificate, LogLikelihood, Sampler, impute, log_likelihood
-from aisle.evaluation.rows import RowScores
+from aisle.evaluation.rows import RowScores, encode_rows
 from aisle.learning.methods import AIS, IWAE, Method, check_method
 from aisle.models import sample
 
@@ -38,7 +38,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
     Real columns start as factor analysis, with the number of factors that is best for held-out
     rows. Networks then learn what is not linear, for as long as held-out rows gain: in turns of
-    four for fewer than 1,000 rows. In the end all rows train for that long.
+    three for fewer than 1,000 rows. In the end all rows train for that long.
 
     Identical rows count as one row with the sum of their weights, and rows are sorted first: a fit
     does not depend on their order. The numbers of a row depend on its content and not on what else
@@ -58,7 +58,8 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         hidden: units of each hidden layer of the decoder; by default (200, 200), and less for fewer
             than 20,000 rows.
         method: "ais", "iwae", "vae", or an `aisle.Method`. A VAE comes first in any case.
-        max_epochs: passes over the data at the most.
+        max_updates: of the VAE at the most, and half as many by the method; by default 100 passes
+            over the data, but at least 1,000 and at most 20,000.
         learning_rate: Adam's.
         num_chains: annealed chains of a row's score.
         num_temperatures: of these chains.
@@ -81,7 +82,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         likelihood: str | Mapping[str, str] = "auto",
         hidden: Sequence[int] | None = None,
         method: str | Method = "ais",
-        max_epochs: int = 100,
+        max_updates: int | None = None,
         learning_rate: float = 1e-3,
         num_chains: int = 8,
         num_temperatures: int = 20,
@@ -93,7 +94,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         self.likelihood = likelihood
         self.hidden = hidden
         self.method = method
-        self.max_epochs = max_epochs
+        self.max_updates = max_updates
         self.learning_rate = learning_rate
         self.num_chains = num_chains
         self.num_temperatures = num_temperatures
@@ -128,6 +129,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         self.model_, self.proposal_ = jax.tree.map(jnp.asarray, trained[:2])
         self.columns_, self.num_updates_ = found, trained.num_updates
         self._form, self._ladder = form, trained.ladder
+        self._library = type(X).__module__.partition(".")[0]
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -146,8 +148,9 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the mean of z of each row, by the encoder or by annealing."""
-        scores = self.score_rows(X)
-        return scores.encoded if self.embedding == "encoder" else scores.latents
+        if self.embedding == "annealing":
+            return self.score_rows(X).latents
+        return encode_rows(self.proposal_, examples_of(self._values(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
@@ -159,7 +162,11 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         """Draw rows from the model; a frame where it was fitted to one."""
         check_is_fitted(self)
         drawn = np.asarray(sample(self.model_, n_samples, seed=_seed(random_state)), np.float64)
-        return drawn if self.columns_ is None else columns.as_frame(drawn, self.columns_)
+        return (
+            drawn
+            if self.columns_ is None
+            else columns.as_frame(drawn, self.columns_, self._library)
+        )
 
     def impute(
         self, X: Any, *, num_draws: int = 50, average: bool = True, random_state: Any = None
@@ -181,7 +188,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
                 filled[:, i] = [np.bincount(own.astype(int)).argmax() for own in drawn[:, :, i]]
         filled = np.where(np.isnan(values), filled, values)
         is_frame = self.columns_ is not None and columns.is_frame(X)
-        return columns.as_frame(filled, self.columns_ or ()) if is_frame else filled
+        return columns.as_frame(filled, self.columns_ or (), self._library) if is_frame else filled
 
     def certify(
         self,
@@ -228,8 +235,10 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         return values
 
     def _settings(self) -> Settings:
-        for name in ("num_latents", "max_epochs", "num_chains"):
+        for name in ("num_latents", "num_chains"):
             check_count(name, getattr(self, name))
+        if self.max_updates is not None:
+            check_count("max_updates", self.max_updates)
         check_count("num_temperatures", self.num_temperatures, 2)
         check_positive("learning_rate", self.learning_rate)
         check(
@@ -248,7 +257,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         return Settings(
             method,
             float(self.learning_rate),
-            int(self.max_epochs),
+            self.max_updates,
             int(self.num_chains),
             int(self.num_temperatures),
             _seed(self.random_state),

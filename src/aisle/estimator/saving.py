@@ -36,6 +36,7 @@ def save(estimator: Any, path: Path) -> None:
         "form": estimator._form._asdict(),
         "num_updates": estimator.num_updates_,
         "columns": estimator.columns_ and [[c.name, c.kind, c.levels] for c in estimator.columns_],
+        "library": estimator._library,
         "names": None if names is None else list(names),
     }
     weights.export(
@@ -60,7 +61,7 @@ def load(kind: type, path: Path) -> Any:
     parts = tuple(loaded[name] for name in ("model", "proposal", "ladder"))
     estimator.model_, estimator.proposal_, estimator._ladder = eqx.combine(parts, static)
     estimator._form, estimator.num_updates_ = form, tuple(stored["num_updates"])
-    columns, names = stored["columns"], stored["names"]
+    columns, names, estimator._library = (stored[n] for n in ("columns", "names", "library"))
     estimator.columns_ = columns and tuple(Column(*column) for column in columns)
     estimator.n_features_in_ = len(form.families)
     if names is not None:

@@ -52,12 +52,11 @@ def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
         if name == "categorical":
             levels = [form.num_levels[i] for i in places]
             return lambda x: Categorical.fitted(x, num_levels=levels)
-        return FAMILIES[name]
+        return FAMILIES[name].fitted
 
     places = {name: np.flatnonzero(np.array(form.families) == name) for name in form.families}
     if len(places) == 1:
-        kind = fit(form.families[0], range(len(form.families)))
-        return (kind if callable(kind) and not isinstance(kind, type) else kind.fitted)(x)
+        return fit(form.families[0], range(len(form.families)))(x)
     return Columns.fitted(x, [(fit(name, own), own) for name, own in places.items()])
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import PyTree
 
+from aisle import processes
 from aisle.annealing import Kernel, Ladder, schedules
 from aisle.compilation import remembered
 from aisle.context import Context, InContext
@@ -36,13 +37,14 @@ _LEAST_ROWS = 256
 # Updates of one compiled call, which are those between two looks at held-out rows.
 _LOOK = 32
 # Looks without a better one, after which a phase ends.
-_PATIENCE = 6
-# Limits of a phase in updates, and the length of the second one relative to the first.
-_UPDATES = (320, 20_000)
+_PATIENCE = 5
+# How long the first phase is at the most where nobody says: in passes over the data, and its limits
+# in updates; and the length of the second one relative to it.
+_EPOCHS, _UPDATES = 100, (1_000, 20_000)
 _METHOD_SHARE = 0.5
 # Rows below which nothing can be held out, and from which one fold is enough.
 _FEW, _MANY = 8, 1000
-_FOLDS, _SHARE = 4, 0.15
+_FOLDS, _SHARE = 3, 0.15
 
 
 class Settings(NamedTuple):
@@ -51,7 +53,7 @@ class Settings(NamedTuple):
     Attributes:
         method: of the second phase, or None where the VAE is all.
         learning_rate: Adam's.
-        max_epochs: passes over the data at the most.
+        max_updates: of the first phase at the most, or None for what suits the data.
         num_chains: of a row's score.
         num_temperatures: of a row's score.
         seed: of everything.
@@ -60,7 +62,7 @@ class Settings(NamedTuple):
 
     method: Method | None
     learning_rate: float
-    max_epochs: int
+    max_updates: int | None
     num_chains: int
     num_temperatures: int
     seed: int
@@ -118,11 +120,14 @@ def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) ->
     ladder = kernel_of_scores().ladder(settings.num_temperatures)
     lengths = []
     for number, method in enumerate(m for m in (VAE(), settings.method) if m is not None):
-        length = _length(len(x), settings.max_epochs, _METHOD_SHARE if number else 1.0)
+        length = _length(len(x), settings.max_updates, _METHOD_SHARE if number else 1.0)
         phase = _Phase(method, length, settings)
         found = _best_length(phase, trials, folds, x, ladder, settings)
         whole = whole.advanced(phase, found)
         lengths.append(found)
+        if not found:
+            # Where networks gain nothing over the start, a better gradient of theirs will not, too.
+            break
     model, proposal = whole.weights
     ladder = _tuned(model, proposal, examples_of(x), ladder, settings)
     return Trained(model, proposal, ladder, tuple(lengths))
@@ -138,10 +143,10 @@ def _folds(number: int, seed: int) -> list[np.ndarray]:
     return [np.sort(part) for part in np.array_split(order, _FOLDS)]
 
 
-def _length(number: int, max_epochs: int, share: float) -> int:
+def _length(number: int, max_updates: int | None, share: float) -> int:
     """Return the updates of a phase at the most, in whole looks."""
-    wanted = np.clip(max_epochs * number / BATCH, *_UPDATES) * share
-    return max(1, round(wanted / _LOOK)) * _LOOK
+    wanted = max_updates or np.clip(_EPOCHS * number / BATCH, *_UPDATES)
+    return max(1, round(wanted * share / _LOOK)) * _LOOK
 
 
 class _Phase:
@@ -184,7 +189,9 @@ class _Walk:
         step = phase.step(self._static)
         bare = step._replace(static=eqx.filter(step.static, eqx.is_array, inverse=True))
         first = remembered(("first", bare), lambda: jax.jit(partial(init_state, step=bare)))
-        self._state = first(params)
+        # Placed as updates will leave it, or the second call would be compiled anew.
+        everywhere = jax.NamedSharding(phase.mesh, jax.P())
+        self._state = processes.place(first(params), everywhere)
         self._run = make_chunk(step, phase.mesh, BATCH)
         self._key = jax.random.key(phase.seed)
         self._examples, self._row_weights = _filled(trial)

@@ -1,6 +1,7 @@
 """Scores of single rows, each by itself: whatever else is scored, a row has the same numbers."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from aisle.annealing import Ladder, anneal, effective_sample_size, log_mean_exp, normalised_weights
 from aisle.compilation import jit
-from aisle.context import InContext, bind
+from aisle.context import InContext, bind, given, parts_of
 from aisle.models.joint import log_joint
 from aisle.types import Model, Observation, PRNGKey, Proposal
 
@@ -27,14 +28,12 @@ class RowScores(NamedTuple):
         error: Monte Carlo standard error of it, by the spread of the chains' weights.
         effective_chains: of the weights.
         latents: posterior mean of z, by the weighted ends of the chains, as one vector.
-        encoded: mean of q(z|x), where the encoder says it, or else `latents` again.
     """
 
     log_p: np.ndarray
     error: np.ndarray
     effective_chains: np.ndarray
     latents: np.ndarray
-    encoded: np.ndarray
 
 
 def score_rows(
@@ -60,17 +59,30 @@ def score_rows(
         seed: of all draws.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(examples)]
-    number = len(leaves[0])
-    keys = np.stack([_key([leaf[i] for leaf in leaves], seed) for i in range(number)])
-    found = []
+    keys = np.stack([_key([leaf[i] for leaf in leaves], seed) for i in range(len(leaves[0]))])
+    return RowScores(
+        *_by_tiles(_score_tile, (model, proposal, ladder), (examples, keys), num_chains)
+    )
+
+
+def encode_rows(proposal: Proposal, examples: PyTree | InContext) -> np.ndarray:
+    """Return the mean of q(z|x) of each row, for an encoder whose distribution has `loc`."""
+    return _by_tiles(_encode_tile, (proposal,), (examples,))[0]
+
+
+def _by_tiles(
+    function: Callable[..., tuple[Array, ...]], networks: tuple[Any, ...], rows: PyTree, *rest: Any
+) -> list[np.ndarray]:
+    """Apply a compiled function to tiles of one size; the last rows are repeated to fill it."""
+    number, found = len(jax.tree.leaves(rows)[0]), []
     with jax.enable_x64(True):
-        networks = jax.tree.map(_double, (model, proposal, ladder))
+        networks = jax.tree.map(_double, networks)
         for start in range(0, number, _TILE):
             places = np.minimum(np.arange(start, start + _TILE), number - 1)
-            tile = jax.tree.map(lambda a, p=places: _double(np.asarray(a)[p]), examples)
-            scores = _score_tile(*networks, tile, jnp.asarray(keys[places]), num_chains)
-            found.append([np.asarray(part)[: number - start] for part in scores])
-    return RowScores(*map(np.concatenate, zip(*found, strict=True)))
+            tile = jax.tree.map(lambda a, p=places: _double(np.asarray(a)[p]), rows)
+            parts = function(*networks, *tile, *rest)
+            found.append([np.asarray(part)[: number - start] for part in parts])
+    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
 
 def _key(row: list[np.ndarray], seed: int) -> np.ndarray:
@@ -86,6 +98,7 @@ def _key(row: list[np.ndarray], seed: int) -> np.ndarray:
 
 
 def _double(leaf: Any) -> Any:
+    """Return floats in double precision, and other leaves as they are."""
     is_float = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
     return jnp.asarray(np.asarray(leaf), jnp.float64) if is_float else leaf
 
@@ -114,8 +127,15 @@ def _score_tile(
         # The variance of a mean, relative to it, is that of its logarithm.
         variance = jnp.sum((num_chains * shares - 1) ** 2) / (num_chains * max(num_chains - 1, 1))
         size = effective_sample_size(log_weights)
-        means = shares @ ends
-        encoded = ravel_pytree(q.loc)[0] if hasattr(q, "loc") else means
-        return log_mean_exp(log_weights), jnp.sqrt(variance), size, means, encoded
+        return log_mean_exp(log_weights), jnp.sqrt(variance), size, shares @ ends
 
     return jax.vmap(one)(keys, tile)
+
+
+@jit
+def _encode_tile(proposal: Proposal, tile: PyTree | InContext) -> tuple[Array, ...]:
+    def one(example: Observation | InContext) -> Array:
+        x, context = parts_of(example)
+        return given(proposal, context)(x).loc  # pyright: ignore[reportAttributeAccessIssue]
+
+    return (jax.vmap(one)(tile),)
