@@ -52,12 +52,16 @@ def tables() -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
 
 
 def mixture(train: np.ndarray) -> Any:
-    """Return the Gaussian mixture of lowest BIC."""
+    """Return the Gaussian mixture of lowest BIC.
+
+    Components have rows enough for a covariance of their own, or BIC would choose singular ones.
+    """
+    rows, columns = train.shape
     made = [
-        GaussianMixture(number, covariance_type=kind, n_init=2, random_state=0).fit(train)
-        for kind in ("full", "diag", "tied")
-        for number in (1, 2, 3, 4, 6, 8, 12, 16, 24)
-        if number < len(train) / 4
+        GaussianMixture(number, covariance_type=kind, n_init=3, random_state=0).fit(train)
+        for kind in ("full", "tied", "diag", "spherical")
+        for number in (1, 2, 3, 4, 6, 8, 12, 16)
+        if number * 2 * (columns + 1 if kind == "full" else 8) <= rows or number == 1
     ]
     return min(made, key=lambda one: one.bic(train))
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import FactorAnalysis
@@ -51,11 +52,17 @@ def test_the_start_is_factor_analysis():
     form = Form(("gaussian",) * 3, (0,) * 3, 2, (4,))
     networks = build(form, *likelihood_of(form, X), 0, 1)
     ladder = kernel_of_scores().ladder(2)
-    found = score(with_factors(*networks, X, 1), X, ladder, 2)
-    inside = (X - X.mean(axis=0)) / X.std(axis=0)
-    exact = FactorAnalysis(1, svd_method="lapack", tol=1e-12, max_iter=10_000).fit(inside)
-    expected = exact.score_samples(inside) - np.log(X.std(axis=0)).sum()
-    np.testing.assert_allclose(found.log_p, expected, atol=1e-3)
+    model, proposal = with_factors(*networks, X, 1)
+    found = score((model, proposal), X, ladder, 2)
+    linear, units = model.decoder.linear, model.likelihood.units
+    weight, log_noise = (np.float64(part) for part in (linear.weight[:3], linear.bias[3:]))
+    covariance = weight @ weight.T + np.diag(np.exp(2 * log_noise))
+    inside = (X - np.asarray(units.location)) / np.asarray(units.scale)
+    expected = multivariate_normal.logpdf(inside, cov=covariance)
+    expected -= np.log(np.float64(units.scale)).sum()
+    np.testing.assert_allclose(found.log_p, expected, atol=0.02)
+    best = FactorAnalysis(1, svd_method="lapack", tol=1e-12, max_iter=10_000).fit(inside)
+    assert abs(expected.mean() + np.log(X.std(axis=0)).sum() - best.score(inside)) < 0.02
     assert np.all(found.error < 1e-2) and np.all(found.effective_chains > 1.99)
 
 

@@ -166,7 +166,9 @@ def _fitted(inside: np.ndarray, number: int) -> FactorAnalysis:
     noise = np.maximum(inside.var(axis=0), _LEAST_NOISE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = FactorAnalysis(number, svd_method="lapack", noise_variance_init=noise, max_iter=300)
+        model = FactorAnalysis(
+            number, svd_method="lapack", noise_variance_init=noise, tol=1e-3, max_iter=500
+        )
         model.fit(inside)
     model.noise_variance_ = np.maximum(model.noise_variance_, _LEAST_NOISE)
     return model
