@@ -4,7 +4,7 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env browser demo test test-slow lint format docs bench breaks clean
+.PHONY: help env browser demo test test-slow test-doors lint format docs bench breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -39,6 +39,16 @@ test: env  ## all tests but the slow ones
 test-slow: env browser  ## the slow tests
 	$(PYTEST) -m slow
 
+# PyTorch and Flax are large, so they have an environment of their own; it takes some minutes to make.
+.venv-doors/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-doors
+	.venv-doors/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,flax,torch]'
+	touch $@
+
+test-doors: .venv-doors/installed  ## the tests that need PyTorch and Flax
+	.venv-doors/bin/python -m pytest tests/doors
+	.venv-doors/bin/python -m pytest tests/test_docstrings.py tests/test_examples.py -k 'from_ or to_torch or doors or pytorch'
+
 lint: env  ## ruff and basedpyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,4 +68,4 @@ breaks: env  ## break the code on purpose, see the tests catch each break
 	$(BIN)/python scripts/breaks.py
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .pytest_cache .ruff_cache src/*.egg-info
+	rm -rf .venv .venv-doors .pytest_cache .ruff_cache src/*.egg-info

@@ -750,6 +750,27 @@ BREAKS = [
         "behind = summarise(best - log_p[::-1])",
         "evaluation/test_comparing.py",
     ),
+    Break(
+        "latents of NumPyro without the volume of their transform",
+        "models/doors/sites.py",
+        "return value, jnp.sum(transform.log_abs_det_jacobian(inside, value))",
+        "return value, jnp.zeros(())",
+        "doors/test_numpyro.py::test_unconstrained_densities_have_the_volume",
+    ),
+    Break(
+        "arrays of an archive are believed before they are read",
+        "data/readers.py",
+        "if promised != held:",
+        "if False:",
+        "test_hostile.py::TestArchives::test_a_header_that_promises_more_than_follows",
+    ),
+    Break(
+        "the card takes evaluations of other weights",
+        "report/card.py",
+        "if each.update in (opened.update, None) and",
+        "if",
+        "report/test_card.py::test_the_card_says_what_the_run_knows",
+    ),
 ]
 
 

@@ -71,14 +71,19 @@ from .models import (
     ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial,
     convolutional_model as convolutional_model,
     encode as encode,
+    from_flax as from_flax,
+    from_numpyro as from_numpyro,
+    from_torch as from_torch,
     mlp_model as mlp_model,
     one_layer as one_layer,
     reconstruct as reconstruct,
     sample as sample,
+    to_torch as to_torch,
     transposed_kernel as transposed_kernel,
     two_layer as two_layer,
 )
 from .runs.fitting import Fitted as Fitted, fit as fit
+from .runs.loading import load as load
 from .runs.opening import Run as Run, load_weights as load_weights, open_run as open_run
 from .runs.recorder import RunFolder as RunFolder
 from .types import (

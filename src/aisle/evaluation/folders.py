@@ -1,9 +1,9 @@
 """What an evaluation keeps in its folder: to resume it, and so that no two mix their numbers."""
 
 import hashlib
-import json
 import re
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.data.readers import DAMAGE
+from aisle.data.readers import DAMAGE, read_member
 from aisle.errors import InputError
-from aisle.files import disk_errors, json_text, replacing
+from aisle.files import disk_errors, json_text, parsed, replacing
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -32,12 +32,13 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
             with replacing(file) as part:
                 part.write_text(content)
         try:
-            stored = json.loads(file.read_text())
+            stored = parsed(file.read_bytes())
         except ValueError:
             raise InputError(
                 f"{file} is damaged: remove {folder}, or choose another folder"
             ) from None
-    wanted = json.loads(content)
+    wanted = parsed(content)
+    stored = stored if isinstance(stored, dict) else {}
     every = sorted(wanted.keys() | stored.keys())
     names = [name for name in every if stored.get(name) != wanted.get(name)]
     if names:
@@ -96,8 +97,8 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
 def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
     """Read an npz file, or return None if it is not there or damaged."""
     try:
-        # Opened here, as NumPy leaves open what it finds to be damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except DAMAGE:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: read_member(archive, name) for name in names}
+    except (*DAMAGE, MemoryError):
         return None

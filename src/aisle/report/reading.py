@@ -3,7 +3,6 @@
 The rest of the report knows the files of a run through this module alone.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from jaxtyping import Array
 from aisle.data import Table
 from aisle.errors import InputError
 from aisle.evaluation.folders import load_arrays
+from aisle.files import parsed
 from aisle.report.columns import Labels
 from aisle.runs.folder import read_config, read_metrics
 from aisle.statistics import Mean
@@ -150,7 +150,7 @@ def _read_evaluation(file: Path, own_data: str | None) -> Evaluation:
     try:
         if arrays is None:
             raise ValueError("examples.npz is missing or damaged")
-        content = json.loads(file.read_bytes())
+        content = parsed(file.read_bytes())
         settings = content["settings"]
         about = settings.get("about") or {}
         return Evaluation(
