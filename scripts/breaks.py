@@ -412,14 +412,14 @@ BREAKS = [
         "learning/updates.py",
         "return partial(program, processes.place(constants, jax.NamedSharding(mesh, jax.P())))",
         "return remembered((bare, mesh, batch_size, 0), lambda: partial(program, constants))",
-        "learning/test_fit.py::test_a_second_training_of_the_same_shapes_compiles_nothing",
+        "learning/test_fit.py::test_training_is_compiled_once_and_not_again_for_the_same_shapes",
     ),
     Break(
         "a second training compiles again",
         "learning/updates.py",
         "program = remembered((bare, mesh, batch_size), lambda: _compile(bare, mesh, batch_size))",
         "program = _compile(bare, mesh, batch_size)",
-        "learning/test_fit.py::test_a_second_training_of_the_same_shapes_compiles_nothing",
+        "learning/test_fit.py::test_training_is_compiled_once_and_not_again_for_the_same_shapes",
     ),
     Break(
         "a tolerance is reached by a lucky gap",
