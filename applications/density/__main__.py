@@ -40,7 +40,7 @@ SETS = {
     "bbc": "d78ebd8a",
     "voting": "9a7ab7ef",
 }
-FULL = Budget(seconds=20, patience=15, chains=8, temperatures=100, simulated=200)
+FULL = Budget(seconds=12, patience=15, chains=8, temperatures=100, simulated=200)
 _LATENTS, _HIDDEN, _COMPONENTS = (4, 10, 20), (100, 100), (10, 30, 100)
 
 

@@ -23,7 +23,7 @@ QUESTION = (
     "model of the table fill the holes of rows it has not seen, against column means and "
     "scikit-learn's IterativeImputer?"
 )
-FULL = Budget(seconds=15, patience=30, chains=16, temperatures=200, simulated=100)
+FULL = Budget(seconds=6, patience=30, chains=16, temperatures=200, simulated=100)
 _SHARE, _SEEDS, _LATENTS, _HIDDEN = 0.2, 5, (2, 4), (16,)
 _METHODS = ("column means", "IterativeImputer", "VAE", "AIS")
 

@@ -23,7 +23,7 @@ QUESTION = (
     "latent causes describe held-out words better than independent neurons and than pairwise "
     "couplings?"
 )
-FULL = Budget(seconds=20, patience=15, chains=8, temperatures=100, simulated=200)
+FULL = Budget(seconds=12, patience=15, chains=8, temperatures=100, simulated=200)
 _LATENTS, _HIDDEN, _PENALTIES = (5, 15), (64, 64), (1e-5, 1e-4, 1e-3)
 # Chains and temperatures of each of all patterns.
 _ALL = Budget(chains=4, temperatures=50, simulated=0)

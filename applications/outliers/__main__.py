@@ -22,7 +22,7 @@ QUESTION = (
     "One class of digits is left out of training: is log p(x) of a latent-variable model a good "
     "score to find it by, and does it matter whether it is annealed or an ELBO?"
 )
-FULL = Budget(seconds=10, patience=20, chains=8, temperatures=100, simulated=50)
+FULL = Budget(seconds=6, patience=20, chains=8, temperatures=100, simulated=50)
 _LATENTS, _HIDDEN, _CLASSES = 10, (64, 64), 10
 # The same for each class, so that all have one program.
 _TRAIN, _VALID, _TEST, _OUTLIERS = 1200, 150, 200, 170
