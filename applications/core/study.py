@@ -1,7 +1,7 @@
 """One command of an application: its options, and the table, page and picture that it writes."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -31,6 +31,22 @@ class Options:
     """Folder of the data; by default AISLE_DATA or the user's cache. What is missing is fetched."""
     seed: int = 0
     """Of all draws."""
+
+
+@dataclass
+class SetsOptions(Options):
+    """The same for an application to several data sets."""
+
+    sets: tuple[str, ...] = ()
+    """Names of data sets, by default all; finished ones cost nothing."""
+
+    def chosen(self, known: Iterable[str]) -> list[str]:
+        """Return the names, or all that are known; the first one only for a trial."""
+        known = list(known)
+        for name in self.sets:
+            if name not in known:
+                raise InputError(f"--sets has {name!r}: choose from {', '.join(known)}")
+        return list(self.sets or known)[: 1 if self.budget == "smoke" else None]
 
 
 class Table(NamedTuple):

@@ -14,7 +14,7 @@ from aisle.statistics import Mean, is_ahead
 from applications.core.files import check_content, data_file, split_rows
 from applications.core.models import Budget, Scored, Splits, chosen, go_on, starts
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, Study, Table
+from applications.core.study import Command, SetsOptions, Study, Table
 
 QUESTION = (
     "Counts of transcripts in single cells of the mouse cortex (osmFISH, 33 genes; STARmap, 158 "
@@ -57,10 +57,10 @@ SETS = {"osmFISH": read_smfish, "STARmap": read_starmap}
 
 
 def run(study: Study) -> tuple[Table, Figure]:
-    """Train and evaluate all models of both sets."""
+    """Train and evaluate all models of the sets."""
     found: dict[str, dict[tuple[str, str], Scored]] = {}
-    for name, read in list(SETS.items())[: 1 if study.is_smoke else None]:
-        counts = made_up() if study.is_smoke else read(study.data)
+    for name in study.options.chosen(SETS):
+        counts = made_up() if study.is_smoke else SETS[name](study.data)
         rows = split_rows(len(counts))
         data = Splits(*(counts[r].astype(np.float32) for r in rows)).at_most(study.budget.rows)
         found[name] = models(study, name, data)
@@ -161,7 +161,7 @@ def picture(found: dict[str, dict[tuple[str, str], Scored]]) -> Figure:
     return figure
 
 
-COMMAND = Command("counts", QUESTION, FULL, run)
+COMMAND = Command("counts", QUESTION, FULL, run, SetsOptions)
 
 if __name__ == "__main__":
     sys.exit(COMMAND())

@@ -1,7 +1,6 @@
 """`python -m applications.density`: sets of bits with published splits, by certified log p(x)."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from applications.core import baselines
 from applications.core.files import check_content, data_file
 from applications.core.models import METHODS, Budget, Scored, Splits, chosen, go_on, starts
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, Options, Study, Table
+from applications.core.study import Command, SetsOptions, Study, Table
 
 QUESTION = (
     "Binary sets with published splits: how good are decoders of 4 and of a chosen number of "
@@ -44,18 +43,8 @@ FULL = Budget(seconds=12, patience=15, chains=8, temperatures=100, simulated=200
 _LATENTS, _HIDDEN, _COMPONENTS = (4, 10, 20), (100, 100), (10, 30, 100)
 
 
-@dataclass
-class DensityOptions(Options):
-    """Which sets, beside what every application takes."""
-
-    sets: tuple[str, ...] = tuple(SETS)
-    """Names of sets; finished ones cost nothing."""
-
-
 def read(name: str, data: Path | None) -> Splits:
     """Read a set: as one .npz, or in the three files that are published."""
-    if name not in SETS:
-        raise InputError(f"set is {name!r}: choose from {', '.join(SETS)}")
     parts = ("train", "valid", "test")
     try:
         path = data_file(f"binary/{name}.npz", data)
@@ -73,7 +62,7 @@ def read(name: str, data: Path | None) -> Splits:
 def run(study: Study) -> tuple[Table, Figure]:
     """Train and evaluate all models of the sets."""
     found = {}
-    for name in study.options.sets[: 1 if study.is_smoke else None]:
+    for name in study.options.chosen(SETS):
         data = made_up() if study.is_smoke else read(name, study.data)
         data = data.at_most(study.budget.rows)
         found[name] = exact(study, name, data) | latent(study, name, data)
@@ -184,7 +173,7 @@ def picture(found: dict[str, dict[str, Scored]]) -> Figure:
     return figure
 
 
-COMMAND = Command("density", QUESTION, FULL, run, DensityOptions)
+COMMAND = Command("density", QUESTION, FULL, run, SetsOptions)
 
 if __name__ == "__main__":
     sys.exit(COMMAND())

@@ -136,3 +136,11 @@ def test_a_mistake_has_one_line_and_code_2(tmp_path, capsys):
     assert study.Command("some", "?", Budget(), run)(["--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "applications.some: no data: give some\n"
     assert not (tmp_path / "some.json").exists()
+
+
+def test_sets_are_chosen_by_name():
+    assert study.SetsOptions(sets=("b",)).chosen("abc") == ["b"]
+    assert study.SetsOptions().chosen("abc") == ["a", "b", "c"]
+    assert study.SetsOptions(budget="smoke").chosen("abc") == ["a"]
+    with pytest.raises(InputError, match="--sets has 'd': choose from a, b, c"):
+        study.SetsOptions(sets=("d",)).chosen("abc")
