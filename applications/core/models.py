@@ -193,7 +193,11 @@ def go_on(
     for method in methods:
         cell = f"{name}-{latents}-{method}"
         trained = train(cells, cell, start.networks, data, method, budget)
-        facts = {"latents": latents, "seconds": round(start.seconds + trained.seconds)}
+        facts = {
+            "latents": latents,
+            "updates": start.updates + trained.updates,
+            "seconds": round(start.seconds + trained.seconds),
+        }
         found[method] = trained, score(cells, cell, trained, data.test, budget, facts)
     return found
 
