@@ -22,6 +22,7 @@ class Cells:
         with disk_errors(folder, "choose another --out"):
             folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.common = folder, dict(common)
+        self._spent: dict[str, float] = {}
 
     def __call__(
         self, name: str, settings: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
@@ -33,6 +34,7 @@ class Cells:
             try:
                 stored = json.loads(file.read_text())
                 before, found = stored["settings"], stored["found"]
+                self._spent[name] = stored["processor_seconds"]
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(f"{file} is damaged ({error!r}): remove it") from None
             if before != wanted:
@@ -41,14 +43,14 @@ class Cells:
         sys.stderr.write(f"{name}\n")
         start = time.process_time()
         content = {"settings": wanted, "found": make()}
-        write_json(file, content | {"processor_seconds": time.process_time() - start})
+        self._spent[name] = time.process_time() - start
+        write_json(file, content | {"processor_seconds": self._spent[name]})
         return json.loads(file.read_text())["found"]
 
     @property
     def seconds(self) -> float:
-        """Processor time of all cells, whenever they were made."""
-        files = self.folder.glob("*.json")
-        return sum(json.loads(file.read_text())["processor_seconds"] for file in files)
+        """Processor time of the cells that were asked for, whenever they were made."""
+        return sum(self._spent.values())
 
     def save(self, name: str, networks: Any) -> None:
         """Keep the weights of a cell; to be called before the cell is finished."""
