@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ def build(options: ModelOptions, dataset: Dataset, seed: int) -> Weights:
 
 def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
     """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, *_fitted(form, stand_in(form)), seed)
+    return _assembled(options, form, *_fitted(form, stand_in(form.families, form.num_levels)), seed)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
@@ -181,11 +181,11 @@ def _fitted(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
     return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
 
 
-def stand_in(form: Form) -> np.ndarray:
+def stand_in(families: Sequence[str], num_levels: Sequence[int]) -> np.ndarray:
     """Return rows that every family takes, from which networks of the same form are built."""
     rows = np.arange(8)
     columns = []
-    for family, levels in zip(form.families, form.num_levels, strict=True):
+    for family, levels in zip(families, num_levels, strict=True):
         if family == "categorical":
             columns.append(rows % levels)
         elif family == "bernoulli":
