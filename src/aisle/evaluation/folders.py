@@ -71,14 +71,15 @@ def kept(
 ) -> tuple[dict[str, np.ndarray], float]:
     """Return the arrays of a file, or make and keep them, and the seconds that making them took.
 
-    They are the same in all processes.
+    They are the same in all processes. `make` may know of "seconds" that were spent before.
     """
     stored = None if file is None else load_arrays(file)
     is_there = stored is not None
     if stored is None:
         start = time.perf_counter()
         stored = make()
-        stored["seconds"] = np.array(time.perf_counter() - start)
+        seconds = time.perf_counter() - start + stored.get("seconds", 0.0)
+        stored["seconds"] = np.array(seconds)
     stored = processes.from_first(stored)
     if file is not None:
         processes.first_does(lambda: is_there or save_arrays(file, stored))

@@ -108,6 +108,7 @@ def result(group: Group) -> tuple[Member | None, list[str]]:
         f"Evaluated on {len(found.log_p):,} test examples of {group.data}.",
         *_ranking(found, {m.name: other for m, other in finite if m is not best}),
         _certificate(found.means.get("gap")),
+        f"Examples whose chains disagree, so that log p(x) is doubtful: {found.num_doubtful:,}.",
         *([f"Not evaluated on the same examples: {joined(others)}."] if others else []),
     ]
 
