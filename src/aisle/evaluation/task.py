@@ -81,8 +81,8 @@ class Task(NamedTuple):
         """Return a ladder of so many temperatures, with the step sizes that were tuned."""
         kernel, sizes = self.sampler.kernel, jnp.asarray(self.step_sizes)
         if num_temperatures != self.num_tuned:
-            betas = (kernel.betas(n) for n in (num_temperatures, self.num_tuned))
-            sizes = tuning.interpolated(*betas, sizes)
+            betas, tuned_betas = kernel.betas(num_temperatures), kernel.betas(self.num_tuned)
+            sizes = tuning.interpolated(betas, tuned_betas, sizes)
         # A move at beta = 1 would not change the weight.
         return kernel.ladder(num_temperatures, sizes, last_move=False)
 
