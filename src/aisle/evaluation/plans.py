@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from aisle import processes
 from aisle.evaluation import planning, refitting
 from aisle.evaluation.examples import num_gradients, num_gradients_both_ways
 from aisle.evaluation.folders import kept
@@ -22,6 +23,11 @@ _REFITS, _WORTH = 6000, 4
 
 # How far beyond the T of the round before a later plan may go.
 _FURTHER = 8.0
+
+
+def _agreed(seconds: float) -> float:
+    """Return the first process's clock: all must make the same plan, or they wait for ever."""
+    return float(processes.from_first(np.float64(seconds)))
 
 
 class Planner:
@@ -89,7 +95,7 @@ class Planner:
     def _choose(self, temperatures: list[int]) -> Plan:
         task = self.task
         assert task.certificate.tolerance is not None
-        left = math.inf if task.deadline is None else task.deadline - time.perf_counter()
+        left = math.inf if task.deadline is None else _agreed(task.deadline - time.perf_counter())
         plan = planning.choose(
             self._known,
             self._costs,
@@ -113,7 +119,7 @@ class Planner:
             per_move = task.sampler.kernel.transition.num_gradients
             cost = num_gradients_both_ways(number, per_move, planning.NUM_CHAINS)
             runs.append((number, spreads_of(run.numbers["up"], run.numbers["down"])))
-            costs.append((len(run.indices) * cost, run.seconds))
+            costs.append((len(run.indices) * cost, _agreed(run.seconds)))
         gradients, seconds = (sum(each) for each in zip(*costs, strict=True))
         self.task = task._replace(spent=task.spent.more(gradients, seconds))
         known = planning.forecast(*runs) if len(runs) > 1 else Forecast(runs[0][1], runs[0][0], 1.0)
