@@ -151,6 +151,9 @@ def test_the_change_is_from_half_of_the_chains_to_all(script):
     assert result.gap.mean < 0.05 < result.rounds[-1].change
     assert result.is_tolerance_reached is False
     assert temperatures(result)[1] >= 2 * temperatures(result)[0]
+    # As far as temperatures go, at the end.
+    script.given, script.spread = (lambda T: 9.0), (lambda T: 900 / T)
+    assert evaluate(tolerance=0.05).is_tolerance_reached is False
 
 
 def test_a_certificate_that_is_worse_than_foretold_is_planned_for_again(script):

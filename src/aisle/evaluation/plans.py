@@ -77,8 +77,8 @@ class Planner:
             self._known = planning.forecast(*pair)
         choices = self._temperatures(number)
         is_changing = last.change is not None and abs(last.change) >= tolerance
-        if is_changing and len(choices) > 1:
-            choices = [each for each in choices if each >= 2 * number]
+        if is_changing:
+            choices = [each for each in choices if each >= 2 * number] or choices[-1:]
         plan = self._choose(choices)
         if plan.num_temperatures == number and plan.num_simulated < 2 * had:
             plan = plan._replace(num_simulated=2 * had)
