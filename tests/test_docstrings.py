@@ -26,7 +26,7 @@ GLOBALS = {
 }
 # What users are given and do not make, or make by other words.
 GIVEN = {"AnnealInfo", "Annealed", "Fitted", "LogLikelihood", "Look", "Losses", "Metrics"}
-GIVEN |= {"MoveInfo", "Run"}
+GIVEN |= {"Comparison", "MoveInfo", "Run"}
 
 
 def public():

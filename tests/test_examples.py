@@ -20,6 +20,7 @@ import tyro
 
 import aisle
 from aisle.cli.evaluate import Evaluate
+from aisle.cli.impute import Impute
 from aisle.cli.main import parse
 from aisle.cli.train import Train
 
@@ -85,15 +86,18 @@ def test_every_command_of_the_studies_is_understood(words):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
-def test_first_steps_in_small(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("page", "made"), [("first-steps", "report.html"), ("tables", "young.csv")]
+)
+def test_a_page_in_small(tmp_path, monkeypatch, page, made):
     monkeypatch.chdir(tmp_path)
-    for language, code in blocks(DOCS / "first-steps.md"):
+    for language, code in blocks(DOCS / f"{page}.md"):
         if language == "python":
             run_python(in_small(code))
             continue
         for words in command_lines(code):
             assert words[0] == "aisle" and shrunk(parse(words[1:])).run() == 0
-    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert (tmp_path / made).stat().st_size > 1_000
 
 
 def run_python(code):
@@ -111,6 +115,8 @@ def shrunk(command):
         command.num_updates = 2
         # One device, and Adam: both are compiled sooner.
         command.optimizer = dataclasses.replace(command.optimizer, batch_size=17, optimizer="adam")
+    if isinstance(command, Impute):
+        command.draws = 2
     if isinstance(command, Evaluate):
         sampler = dataclasses.replace(
             command.config.sampler,

@@ -23,11 +23,14 @@ from .data import (
     read_table as read_table,
 )
 from .errors import InputError as InputError, TrainingError as TrainingError
+from .estimator import LatentDensity as LatentDensity
 from .evaluation import (
     Certificate as Certificate,
+    Comparison as Comparison,
     ImportanceSampler as ImportanceSampler,
     LogLikelihood as LogLikelihood,
     Sampler as Sampler,
+    compare as compare,
     impute as impute,
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,

@@ -223,7 +223,9 @@ def test_a_file_that_is_not_there_is_refused(tmp_path, refused):
 def test_a_file_of_another_kind_is_refused(tmp_path, refused):
     (tmp_path / "x.txt").write_text("1,2")
     with refused(
-        tmp_path / "x.txt", "is neither a table (.csv, .tsv, .parquet) nor .npy or .npz", "np.save"
+        tmp_path / "x.txt",
+        "is neither a table (.csv, .tsv, .parquet, .h5ad) nor .npy or .npz",
+        "np.save",
     ):
         load(str(tmp_path / "x.txt"))
 

@@ -145,7 +145,9 @@ def test_a_table_that_cannot_be_read_costs_one_line(tmp_path, text, message):
 
 def test_names_and_kinds_that_are_wrong(tmp_path, as_users_have_it):
     path = write(tmp_path, TEXT)
-    with pytest.raises(InputError, match="no column 'ages'; did you mean 'age'"):
+    with pytest.raises(
+        InputError, match=r"is 'ages', but .* has no such column; did you mean 'age'"
+    ):
         read_table(path, {"ages": "real"})
     with pytest.raises(InputError, match="is 'integer' for column 'age'"):
         read_table(path, {"age": "integer"})

@@ -207,7 +207,7 @@ def test_a_method_and_an_optimiser_of_ones_own():
 
 
 @pytest.mark.parametrize("method", [VAE(), AIS(1, 2, Kernel.paper(transition=HMC(1)))])
-def test_a_second_training_of_the_same_shapes_compiles_nothing(method, caplog, monkeypatch):
+def test_training_is_compiled_once_and_not_again_for_the_same_shapes(method, caplog, monkeypatch):
     # What is not trained is an argument of the program, too: another value is heeded.
     options = QUICK | {"method": method, "optimizer": Adam(0.01), "freeze": lambda m, _: m.bias}
     other = eqx.tree_at(lambda m: m.bias, START, jnp.ones(3))
@@ -215,8 +215,13 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(method, caplog, m
     def second():
         return fit(other, encoder(), DATA + 1, held_out=DATA[4:8], seed=1, **options)
 
-    fit(START, encoder(), DATA, held_out=DATA[:4], **options)
     with caplog.at_level(logging.WARNING), jax.log_compiles():
+        fit(START, encoder(), DATA, held_out=DATA[:4], **options)
+        # The weakly typed number in START makes no second program.
+        assert START.log_sigma.weak_type
+        compiled = [m for m in caplog.messages if "Finished XLA compilation of jit(chunk)" in m]
+        assert len(compiled) == 1
+        caplog.clear()
         fitted = second()
     assert [m for m in caplog.messages if "Finished XLA compilation of" in m] == []
     np.testing.assert_array_equal(fitted.model.bias, jnp.ones(3))

@@ -123,7 +123,7 @@ def test_a_condition_follows_z_into_the_decoder_and_x_into_the_encoder():
 
 @pytest.mark.parametrize("name", ["poisson", "columns"])
 def test_an_exposure_multiplies_the_means_of_counts(name):
-    model, proposal = build(name, has_exposure=True)
+    model, proposal = build(name, has_exposure=True, typical_exposure=2.0)
     output = model.decoder(Z)
     own = model.given(Context(exposure=jnp.array(3.0)))
     wanted = model.likelihood.mean(output, exposure=3.0)
@@ -133,9 +133,25 @@ def test_an_exposure_multiplies_the_means_of_counts(name):
     if name == "poisson":
         exact = scipy.stats.poisson(np.asarray(wanted, float)).logpmf(np.asarray(x)).sum()
         np.testing.assert_allclose(own.log_likelihood(x, Z), exact, rtol=1e-5)
-    inputs = jnp.append(proposal.likelihood.standardise(x), jnp.log(3.0))
+    inputs = jnp.append(proposal.likelihood.standardise(x), jnp.log(3.0 / 2.0))
     found = proposal.given(Context(exposure=jnp.array(3.0)))(x).loc
     np.testing.assert_allclose(found, proposal.network(inputs)[:2], rtol=1e-5)
+
+
+def test_conditions_are_standardised_inside():
+    """A category becomes one-hot codes, and a number is in units of its column."""
+    given = np.stack([np.tile([0.0, 2.0, 1.0, 1.0], 5), np.linspace(2000, 9000, 20)], axis=1)
+    kinds = [(aisle.Categorical, [0]), (aisle.Gaussian, [1])]
+    model, proposal = build("gaussian", conditions=aisle.Columns.fitted(given, kinds)[0])
+    sizes = given[:, 1]
+    seen = jnp.array([0.0, 0.0, 1.0, (sizes[1] - sizes.mean()) / sizes.std()])
+    context = Context(condition=jnp.asarray(given[1], jnp.float32))
+    wanted = model.likelihood.mean(model.decoder(jnp.concatenate([Z, seen])))
+    np.testing.assert_allclose(model.given(context).mean_observation(Z), wanted, rtol=1e-4)
+    x = jnp.asarray(CASES["gaussian"].columns[0], jnp.float32)
+    inputs = jnp.concatenate([proposal.likelihood.standardise(x), seen])
+    found = proposal.given(context)(x).loc
+    np.testing.assert_allclose(found, proposal.network(inputs)[:2], rtol=1e-4)
 
 
 def test_without_a_context_a_model_that_may_have_one_is_the_same():

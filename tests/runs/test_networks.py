@@ -1,6 +1,8 @@
 """Networks by options: which ones are meant, and the same ones again without the data."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -8,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.data import Dataset, Split, View, read_table
+from aisle.data import Dataset, Split, View, as_split, read_table
 from aisle.errors import InputError
 from aisle.models import FAMILIES
-from aisle.runs.networks import Form, build, form_from, form_of, network_of, rebuild
+from aisle.runs.forms import Form, as_json, form_from, form_of
+from aisle.runs.networks import build, network_of, rebuild
 from aisle.runs.options import ModelOptions
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -31,8 +34,13 @@ VALUES = {
 }
 
 
+TAKES_MISSING = SimpleNamespace(has_missing=True)
+
+
 def dataset_of(values, table=None, view=None):
-    train = Split(np.asarray(values), view=view or View())
+    context = None if table is None else table.context
+    train = Split(np.asarray(values), view=view or View(), context=context)
+    train = as_split(train, model=TAKES_MISSING)
     return Dataset("x", train, None, train, values.shape[1:], "x", table)
 
 
@@ -58,9 +66,9 @@ def shapes(networks):
 def test_networks_of_every_family_are_built_again_without_the_data(name):
     options = dataclasses.replace(TINY, likelihood=name)
     dataset = dataset_of(VALUES[name])
-    form = form_of(options, dataset)
+    form = form_of(name, dataset)
     built = build(options, dataset, seed=1)
-    again = rebuild(options, form_from(form._asdict() | {"shape": [4]}), seed=1)
+    again = rebuild(options, form_from(json.loads(json.dumps(as_json(form)))), seed=1)
     assert shapes(eqx.filter(built, eqx.is_array)) == shapes(eqx.filter(again, eqx.is_array))
     assert type(built[0].likelihood) is FAMILIES[name]
     assert [layer.out_features for layer in built[0].decoder.layers[:-1]] == [5, 3]
@@ -68,7 +76,7 @@ def test_networks_of_every_family_are_built_again_without_the_data(name):
 
 def test_a_table_has_the_families_of_its_columns():
     dataset = mixed()
-    form = form_of(TINY, dataset)
+    form = form_of("auto", dataset)
     assert form == Form(
         (5,),
         ("gaussian", "negative-binomial", "categorical", "categorical", "bernoulli"),
@@ -95,7 +103,7 @@ def test_pictures_of_convolutions_keep_their_shape():
     dataset = dataset_of(pictures, view=View(is_grey=True, binarize="dynamic"))
     model, _ = build(options, dataset, seed=0)
     assert model.shape == (6, 5)
-    assert shapes((model, _)) == shapes(rebuild(options, form_of(options, dataset), seed=0))
+    assert shapes((model, _)) == shapes(rebuild(options, form_of("auto", dataset), seed=0))
 
 
 @pytest.mark.parametrize(
@@ -124,6 +132,9 @@ def test_which_networks_are_meant(changes, is_table, network):
         ({"model": "two-layer"}, True, "is 'auto' of a table"),
         ({"model": "two-layer", "hidden": "5,3"}, False, "leave --network, --hidden and"),
         ({"model": "two-layer", "network": "mlp"}, False, "leave --network, --hidden and"),
+        ({"network": "study", "hidden": "5,3"}, False, "is 'study', whose networks have two lay"),
+        ({"network": "study", "activation": "elu"}, False, "is 'study', whose networks have"),
+        ({"network": "conv", "hidden": "5,3"}, False, "is '5,3', but the layers of --network co"),
     ],
 )
 def test_networks_that_do_not_exist(as_users_have_it, changes, is_table, message):
@@ -135,3 +146,50 @@ def test_units_that_are_no_numbers():
     options = dataclasses.replace(TINY, likelihood="poisson", hidden="5;3")
     with pytest.raises(InputError, match="is '5;3': give whole numbers separated by commas"):
         build(options, dataset_of(VALUES["poisson"]), seed=0)
+
+
+CONDITIONAL = {
+    "sex": ["f", "m", "f", "m", "m", "f"],
+    "region": ["a", "b", "c", "a", "b", "c"],
+    "year": [1990, 2001, 2010, 1995, 2020, 2003],
+    "seconds": [100.0, 10.0, 1000.0, 100.0, 10.0, 1000.0],
+    "visits": [9, 1, 80, 12, 0, 95],
+    "size": [1.5, 2.5, 1.0, 3.0, 2.0, 1.2],
+}
+
+
+def test_conditions_and_exposures_are_part_of_the_form():
+    table = read_table(CONDITIONAL, condition=["sex", "region", "year"], exposure="seconds")
+    dataset = dataset_of(table.values, table)
+    form = form_of("auto", dataset)
+    assert form.conditions == Form(
+        (3,), ("bernoulli", "categorical", "gaussian"), (0, 3, 0), has_missing=False
+    )
+    assert form.typical_exposure == pytest.approx(100.0)
+    built = build(TINY, dataset, seed=1)
+    again = rebuild(TINY, form_from(json.loads(json.dumps(as_json(form)))), seed=1)
+    assert shapes(eqx.filter(built, eqx.is_array)) == shapes(eqx.filter(again, eqx.is_array))
+    # Two latents; one number of sex, three of region and one of the year.
+    assert built[0].decoder.layers[0].in_features == 2 + 5
+    # First outputs are rates: what was counted over the seconds.
+    rate = jnp.exp(built[0].decoder.layers[-1].bias[0])
+    np.testing.assert_allclose(rate, sum(CONDITIONAL["visits"]) / 2220, rtol=1e-5)
+
+
+def test_an_exposure_without_counts():
+    table = read_table(CONDITIONAL, {"visits": "real"}, condition=["year"], exposure="seconds")
+    with pytest.raises(InputError, match=r"^exposure is given but x has no counts"):
+        form_of("auto", dataset_of(table.values, table))
+
+
+def test_log_p_is_in_the_units_of_the_table():
+    """A size in centimetres has a hundredth of the density, and nothing else changes."""
+    found = []
+    for unit in (1.0, 100.0):
+        cells = {"size": unit * np.array(CONDITIONAL["size"]), "sex": CONDITIONAL["sex"]}
+        table = read_table(cells, {"size": "real"})
+        model, proposal = build(TINY, dataset_of(table.values, table), seed=1)
+        x = jnp.asarray(table.values, jnp.float32)
+        z = proposal(x[0]).loc
+        found.append(np.array([model.log_likelihood(row, z) for row in x[:2]]))
+    np.testing.assert_allclose(found[0] - np.log(100), found[1], rtol=1e-5)

@@ -96,7 +96,13 @@ else:
     ModelFlags = flags(
         options.ModelOptions, model={"metavar": "MODEL"}, init_from={"metavar": "RUN|FILE"}
     )
-    DataFlags = flags(options.DataOptions, data_dir={"metavar": "DIR"})
+    DataFlags = flags(
+        options.DataOptions,
+        condition={"metavar": "[COLUMN ...]", "help_behavior_hint": ""},
+        exposure={"metavar": "COLUMN|total"},
+        weights={"metavar": "COLUMN"},
+        data_dir={"metavar": "DIR"},
+    )
     OptimizerFlags = flags(options.OptimizerOptions)
     RunFlags = flags(options.RunOptions)
     SamplerFlags = flags(

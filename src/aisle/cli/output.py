@@ -1,7 +1,8 @@
 """Where the command line writes: tables to standard output, progress to standard error."""
 
+import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aisle.errors import InputError
-from aisle.files import json_text, write_bytes
+from aisle.files import json_text, write_bytes, writing
 
 
 def table_console() -> Console:
@@ -53,13 +54,22 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(texts)} |" for texts in (list(columns), sides, *rows))
 
 
-def check_writable(path: Path, suffix: str) -> None:
+def write_rows(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
+    """Write a table, .csv or .tsv by its name, whole or not at all."""
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    with writing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def check_writable(path: Path, *suffixes: str) -> None:
     """Complain before the work, not after it, about a result file that cannot be written.
 
     Its suffix is that of its kind, so that no file of another kind is replaced.
     """
-    if path.suffix.lower() != suffix:
-        raise InputError(f"{path} does not end in {suffix}: give a file that does")
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{path} does not end in {' or '.join(suffixes)}: give a file that does")
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise InputError(f"{path} {problem}: give a file in an existing folder")

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from aisle.cli.options import DataName, ModelName, MovedData, RunPath
-from aisle.cli.output import check_writable, table_console
+from aisle.cli.options import DataName, ModelName, MovedData, RunPath, optional
+from aisle.cli.output import check_writable, table_console, write_rows
 from aisle.errors import InputError, check_count, check_seed
 
 if TYPE_CHECKING:
+    from aisle.context import Context
     from aisle.data import Dataset
     from aisle.runs.opening import Run
 
@@ -36,21 +37,29 @@ def opened(
 
 @dataclass
 class Sample:
-    """Draw from a trained model: pictures of samples and reconstructions, or samples as an array.
+    """Draw from a trained model: samples as pictures, as an array or as a table.
 
     For example: aisle sample runs/digits --out samples.png
+
+    Of a model with conditions: aisle sample runs/patients --given sex=f,age=30 --out samples.csv
     """
 
     run_path: Positional[RunPath]
 
     out: Annotated[Path, arg(metavar="FILE")] = Path("samples.png")
-    """File to write: .png for pictures, .npy for an array of the samples alone."""
+    """File to write.
+    .png: pictures of samples and of reconstructions. .npy: an array of samples.
+    .csv, .tsv: samples of a table, with names of columns and levels, and what they were given."""
 
     num_samples: int = 64
     """How many; of reconstructions, half as many with as many originals."""
 
     seed: int = 0
     """Seed of the draws."""
+
+    given: Annotated[str | None, optional(metavar="NAME=VALUE,...")] = None
+    """Conditions of the samples, and their exposure by its name, as in sex=f,age=30.
+    What is not given is that of held-out rows."""
 
     model: ModelName = None
     data: DataName = None
@@ -60,39 +69,45 @@ class Sample:
         """Draw, and say where the file is."""
         check_count("num_samples", self.num_samples)
         check_seed(self.seed)
-        check_writable(self.out, ".npy" if self.out.suffix == ".npy" else ".png")
+        check_writable(self.out, ".png", ".npy", ".csv", ".tsv")
+        from aisle.runs.tables import contexts_for, sampled
+
         run, dataset = opened(self.run_path, self.model, self.data, self.data_dir)
+        context = contexts_for(run, self.num_samples, self.given, self.data_dir)
         if self.out.suffix == ".npy":
-            self._save_samples(run)
+            self._save_samples(run, context)
+        elif self.out.suffix == ".png":
+            self._draw(run, dataset, context)
         else:
-            self._draw(run, dataset)
+            write_rows(self.out, *sampled(run, self.num_samples, context, self.seed))
         line = f"{self.out}: update {run.update:,} of {self.run_path}"
         table_console().print(line, soft_wrap=True, highlight=False)
         return 0
 
-    def _save_samples(self, run: "Run") -> None:
+    def _save_samples(self, run: "Run", context: "Context | None") -> None:
         import numpy as np
 
         from aisle.files import writing
         from aisle.models import sample
 
-        drawn = np.asarray(sample(run.model, self.num_samples, seed=self.seed))
+        drawn = np.asarray(sample(run.model, self.num_samples, context, seed=self.seed))
         with writing(self.out) as part, part.open("wb") as file:
             np.save(file, drawn)
 
-    def _draw(self, run: "Run", dataset: "Dataset | None") -> None:
+    def _draw(self, run: "Run", dataset: "Dataset | None", context: "Context | None") -> None:
         import jax
 
-        from aisle.data import spread
+        from aisle.data import as_split, spread
         from aisle.report.pictures import reconstruction_panel, sample_panel, save_panels
         from aisle.runs.opening import load_data
 
         dataset = dataset or load_data(run, self.data_dir)
         held_out = dataset.valid or dataset.test
-        xs = held_out.observe(spread(len(held_out), max(1, self.num_samples // 2)))
+        chosen = spread(len(held_out), max(1, self.num_samples // 2))
+        xs = as_split(held_out, model=run.model).with_context(held_out.observe(chosen), chosen)
         key_samples, key_rest = jax.random.split(jax.random.key(self.seed))
         panels = [
-            sample_panel(key_samples, run.model, self.num_samples),
+            sample_panel(key_samples, run.model, self.num_samples, context),
             reconstruction_panel(key_rest, run.model, run.proposal, xs),
         ]
         save_panels(self.out, panels, run.shape or dataset.shape)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from aisle.data import Table as DataTable
     from aisle.runs.fitting import Fitted
 
+# Columns that are shown, and remarks, at the most.
+_MOST_LINES = 40
+
 
 @dataclass
 class Train:
@@ -41,7 +44,7 @@ class Train:
 
     data: Positional[Annotated[str | None, optional(metavar="DATA")]] = None
     """digits, mnist, omniglot, the path of a table, or that of an .npy or .npz file.
-    A table is .csv, .tsv or .parquet, with names of columns; see --columns.
+    A table is .csv, .tsv, .parquet or .h5ad, with names of columns; see --columns.
     Arrays have examples along the first axis. An .npz may have parts called train, valid and test.
     Without a part called test, a tenth of the examples is held out; see also --num-valid."""
 
@@ -131,12 +134,20 @@ def _default_out(config: TrainConfig) -> Path:
 def _show_table(table: "DataTable") -> None:
     """Print what each column was taken for."""
     shown = Table("column", "kind", "values", "missing")
-    for row in table.summary():
+    rows = table.summary()
+    for row in rows[:_MOST_LINES]:
         shown.add_row(*map(escape, row))
+    if len(rows) > _MOST_LINES:
+        kinds = sorted({kind for _, kind, _, _ in rows[_MOST_LINES:]})
+        shown.add_row(f"{len(rows) - _MOST_LINES:,} more", ", ".join(kinds), "", "")
+    for name, kind, values, missing in table.summary_of_conditions():
+        shown.add_row(*map(escape, (name, f"given: {kind}", values, missing)))
     console = table_console()
     console.print(shown)
-    for remark in table.remarks:
+    for remark in table.remarks[:_MOST_LINES]:
         console.print(remark, markup=False)
+    if len(table.remarks) > _MOST_LINES:
+        console.print(f"{len(table.remarks) - _MOST_LINES:,} more columns are left out")
     console.print("Where a kind is wrong, set it: --columns NAME=KIND", markup=False)
 
 

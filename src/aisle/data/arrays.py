@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from aisle.data.cells import TABLE_ENDINGS
 from aisle.data.readers import DAMAGE, TEST_SEED
 from aisle.data.split import Dataset, Split
-from aisle.data.tables import TABLE_ENDINGS, Kinds, read_table
+from aisle.data.tables import read_table
 from aisle.data.view import View
 from aisle.errors import InputError
 
@@ -31,17 +32,24 @@ def is_table_name(text: str) -> bool:
     return text.lower().endswith(TABLE_ENDINGS)
 
 
-def read_user_file(path: Path, view: View, columns: Kinds = None) -> Dataset:
-    """Open a user's file; one tenth of the rows is held out if it has no test part of its own."""
+def read_user_file(path: Path, view: View, **roles: Any) -> Dataset:
+    """Open a user's file; one tenth of the rows is held out if it has no test part of its own.
+
+    Args:
+        path: of the file.
+        view: how stored examples become what a model sees.
+        roles: of a table's columns, see `read_table`.
+    """
     if not path.is_file():
         raise InputError(
             f"{path} is not a file: give the path of a table or of an .npy or .npz file"
         )
     if is_table_name(path.name):
-        table = read_table(path, columns)
+        table = read_table(path, **roles)
         if len(table.values) < 2:
             raise InputError(f"{path} has one row alone: give at least 2")
-        train, test = _hold_out(table.values, view)
+        whole = Split(table.values, None, view, table.context, weights=table.weights)
+        train, test = _hold_out(whole)
         return Dataset(path.stem, train, None, test, table.values.shape[1:], str(path), table)
     readers = {".npy": _read_npy, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
@@ -49,15 +57,13 @@ def read_user_file(path: Path, view: View, columns: Kinds = None) -> Dataset:
             f"{path} is neither a table ({', '.join(TABLE_ENDINGS)}) nor .npy or .npz: save "
             "examples with np.save, or a table as .csv"
         )
-    if columns is not None:
-        raise InputError(f"are given but {path} is no table: leave them out", argument="columns")
     train, valid, test = readers[path.suffix.lower()](path, view)
     return Dataset(path.stem, train, valid, test, train.arrays.shape[1:], str(path))
 
 
-def _hold_out(array: np.ndarray, view: View) -> tuple[Split, Split]:
-    """Split the rows of an array into nine tenths and one tenth, without copying it."""
-    return Split(array, None, view).without(max(1, len(array) // 10), TEST_SEED)
+def _hold_out(whole: Split) -> tuple[Split, Split]:
+    """Split examples into nine tenths and one tenth, without copying them."""
+    return whole.without(max(1, len(whole) // 10), TEST_SEED)
 
 
 def _read_npy(path: Path, view: View) -> Parts:
@@ -72,7 +78,7 @@ def _read_npy(path: Path, view: View) -> Parts:
             "follow; save it again"
         )
     with _explained(path):
-        train, test = _hold_out(np.lib.format.open_memmap(path, mode="r"), view)
+        train, test = _hold_out(Split(np.lib.format.open_memmap(path, mode="r"), None, view))
     return train, None, test
 
 
@@ -94,7 +100,8 @@ def _read_npz(path: Path, view: View) -> Parts:
     _check_alike(found, path)
     array = found.pop(wanted[0])
     valid, test = (Split(found[n], None, view) if n in found else None for n in ("valid", "test"))
-    train, held_out = _hold_out(array, view) if test is None else (Split(array, None, view), test)
+    whole = Split(array, None, view)
+    train, held_out = _hold_out(whole) if test is None else (whole, test)
     return train, valid, held_out
 
 

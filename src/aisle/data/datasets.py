@@ -1,9 +1,10 @@
 """Load a data set by its name or from a file, and list what there is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aisle.data.arrays import is_file_name, read_user_file
+from aisle.data.arrays import is_file_name, is_table_name, read_user_file
+from aisle.data.columns import Column
 from aisle.data.omniglot import read_archives
 from aisle.data.readers import Arrays, read_idx, read_mat, read_npz, read_sklearn
 from aisle.data.sources import SOURCES, Form, Source, data_directory, named
@@ -28,6 +29,9 @@ def load(
     view: View | None = None,
     num_valid: int | None = None,
     columns: Kinds = None,
+    condition: Sequence[str | Column] = (),
+    exposure: str | None = None,
+    weights: str | None = None,
 ) -> Dataset:
     """Load a data set.
 
@@ -37,22 +41,29 @@ def load(
         (1350, 150, 297)
 
     Args:
-        name_or_path: digits, mnist or omniglot; or the path of a table (.csv, .tsv, .parquet), an
-            .npy or an .npz file. An .npy holds examples along its first axis and may be larger than
-            memory; an .npz holds `train` and perhaps `valid` and `test`, or one array of any name.
-            Without `test`, one tenth is held out.
+        name_or_path: digits, mnist or omniglot; or the path of a table (.csv, .tsv, .parquet,
+            .h5ad), an .npy or an .npz file. An .npy holds examples along its first axis and may be
+            larger than memory; an .npz holds `train` and perhaps `valid` and `test`, or one array
+            of any name. Without `test`, one tenth is held out.
         data_dir: where the named data sets are; see `data_directory`.
         view: how stored examples become what a model sees. By default the pictures of the named
             sets are grey values from which bits are drawn anew, and files are taken as they are.
         num_valid: examples to take from `train` for validation, where the data have no such part;
             0 for none. By default 5,000 of mnist, 1,345 of omniglot and a tenth of others.
         columns: of a table, kinds of columns that are not what they look like; see `read_table`.
+        condition: of a table, the columns that a model is given; see `read_table`.
+        exposure: of a table, the column that counts are in proportion to, or "total".
+        weights: of a table, the column that says how much rows count in training.
     """
+    roles = {"columns": columns, "condition": condition, "exposure": exposure, "weights": weights}
     if num_valid is not None:
         check_count("num_valid", num_valid, 0)
     text = str(name_or_path)
+    given = [role for role, value in roles.items() if value]
+    if given and not is_table_name(text):
+        raise InputError(f"is given but {text} is no table: leave it out", argument=given[0])
     if is_file_name(text):
-        dataset = read_user_file(Path(text).expanduser(), view or View(), columns)
+        dataset = read_user_file(Path(text).expanduser(), view or View(), **roles)
         usual = len(dataset.train) // 10
     else:
         known = named(text)

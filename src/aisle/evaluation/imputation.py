@@ -2,18 +2,22 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+import numpy as np
+from jaxtyping import Array, Int, PyTree
 
 from aisle.compilation import jit
 from aisle.context import Context, InContext, given, parts_of
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation.log_likelihood import prepared
-from aisle.evaluation.posterior import USUAL, draw_posterior
+from aisle.evaluation.posterior import USUAL, draw_posterior, prepare_drawing
 from aisle.evaluation.sampler import ImportanceSampler, Sampler
+from aisle.progress import Progress
 from aisle.types import Latent, Model, Observation, PRNGKey, Proposal
 
 # Folded into the seed's key for the draws of x; smaller numbers are those of the latents' keys.
 _VALUES = 1000
+# Examples between two looks at the progress.
+_NUM_AT_ONCE = 64
 
 
 def impute(
@@ -26,6 +30,7 @@ def impute(
     average: bool = False,
     sampler: Sampler | ImportanceSampler = USUAL,
     seed: int = 0,
+    show_progress: bool = True,
 ) -> PyTree:
     """Draw missing values from the model, given what was observed of each example.
 
@@ -36,7 +41,7 @@ def impute(
         >>> model = aisle.LinearGaussian(jnp.ones((2, 1)), jnp.zeros(2), jnp.log(0.1))
         >>> x = np.array([[3.0, np.nan], [np.nan, -2.0], [1.0, 1.0]])
         >>> context = aisle.Context(is_observed=~np.isnan(x))
-        >>> filled = aisle.impute(model, None, x, context, num_draws=100)
+        >>> filled = aisle.impute(model, None, x, context, num_draws=100, show_progress=False)
         >>> filled.shape, filled[0, 0, 0].item(), abs(filled[0, :, 1].mean() - 3) < 0.2
         ((3, 100, 2), 3.0, Array(True, dtype=bool))
 
@@ -50,6 +55,7 @@ def impute(
             observed]; by E[x|z] of each draw, where the model has `mean_observation`.
         sampler: of the latents.
         seed: of all draws.
+        show_progress: whether to show a progress bar on standard error.
 
     Returns:
         Examples with observed values as they are and missing ones filled in, with an axis of draws
@@ -65,14 +71,29 @@ def impute(
             "aisle.Context",
             argument="context",
         )
-    zs = draw_posterior(model, proposal, examples, example, sampler, num_draws, None, seed)
+    drawing = prepare_drawing(model, proposal, examples, example, sampler, None, seed)
     key = jax.random.fold_in(jax.random.key(seed), _VALUES)
-    return _fill(key, model, examples, zs, average)
+    number, filled = len(jax.tree.leaves(examples)[0]), []
+    size = min(number, _NUM_AT_ONCE)
+    with Progress(number, "imputing", "examples", is_shown=show_progress) as progress:
+        for start in range(0, number, size):
+            # Filled up with the first ones, as a last block of another size would be compiled too.
+            numbers = np.arange(start, start + size) % number
+            xs = jax.tree.map(lambda a, chosen=numbers: a[chosen], examples)
+            zs = draw_posterior(drawing, model, proposal, numbers, xs, num_draws)
+            filled.append(_fill(key, model, jnp.asarray(numbers), xs, zs, average))
+            progress.advance(min(start + size, number), "imputing")
+    return jax.tree.map(lambda *blocks: jnp.concatenate(blocks)[:number], *filled)
 
 
 @jit
 def _fill(
-    key: PRNGKey, model: Model, examples: PyTree | InContext, zs: Latent, average: bool
+    key: PRNGKey,
+    model: Model,
+    numbers: Int[Array, " examples"],
+    examples: PyTree | InContext,
+    zs: Latent,
+    average: bool,
 ) -> PyTree:
     def one(item: tuple[Array, Observation | InContext, Latent]) -> PyTree:
         number, example, own_zs = item
@@ -97,5 +118,4 @@ def _fill(
         is_observed = jax.tree.map(lambda a, b: a.reshape(b.shape), is_observed, x)
         return jax.tree.map(fill, is_observed, x, values)
 
-    number = len(jax.tree.leaves(zs)[0])
-    return jax.lax.map(one, (jnp.arange(number), examples, zs))
+    return jax.lax.map(one, (numbers, examples, zs))

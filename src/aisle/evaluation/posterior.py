@@ -14,11 +14,12 @@ something is broken. Such a draw is NaN in every component: it must not pass for
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 from numpy.typing import ArrayLike
 
 from aisle.annealing import Kernel, Ladder, anneal
@@ -88,20 +89,29 @@ def sample_posterior(
     check_count("num_draws", num_draws)
     check_seed(seed)
     proposal, xs, example = prepared(model, proposal, x, context)
-    return draw_posterior(model, proposal, xs, example, sampler, num_draws, step_sizes, seed)
+    drawing = prepare_drawing(model, proposal, xs, example, sampler, step_sizes, seed)
+    numbers = np.arange(len(jax.tree.leaves(xs)[0]))
+    return draw_posterior(drawing, model, proposal, numbers, xs, num_draws)
 
 
-def draw_posterior(
+class Drawing(NamedTuple):
+    """How latents are drawn: a key, the ladder of chains or None, and how many to choose from."""
+
+    key: PRNGKey
+    ladder: Ladder | None
+    num_samples: int
+
+
+def prepare_drawing(
     model: Model,
     proposal: Proposal,
     xs: PyTree | InContext,
     example: Observation | InContext,
     sampler: Sampler | ImportanceSampler,
-    num_draws: int,
     step_sizes: ArrayLike | None,
     seed: int,
-) -> Latent:
-    """Draw latents of examples that `prepared` has seen; see `sample_posterior`."""
+) -> Drawing:
+    """Tune chains on examples that `prepared` has seen; see `sample_posterior`."""
     if not isinstance(sampler, Sampler | ImportanceSampler):
         raise InputError(
             f"is {sampler!r}: give an aisle.Sampler or an aisle.ImportanceSampler",
@@ -109,7 +119,7 @@ def draw_posterior(
         )
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
-        return _draw(key_draws, model, proposal, xs, None, sampler.num_samples, num_draws)
+        return Drawing(key_draws, None, sampler.num_samples)
     kernel = suited(sampler.kernel, proposal, example)
     ladder = kernel.ladder(sampler.num_temperatures)
     if step_sizes is None:
@@ -119,7 +129,7 @@ def draw_posterior(
     else:
         sizes = _checked_sizes(step_sizes, sampler.num_temperatures)
     ladder = dataclasses.replace(ladder, step_sizes=sizes)
-    return _draw(key_draws, model, proposal, xs, ladder, sampler.num_chains, num_draws)
+    return Drawing(key_draws, ladder, sampler.num_chains)
 
 
 def draw_many(
@@ -173,11 +183,25 @@ def draw_one(
     return jax.tree.map(lambda a: jnp.where(is_defined, a, jnp.nan), z)
 
 
+def draw_posterior(
+    drawing: Drawing,
+    model: Model,
+    proposal: Proposal,
+    numbers: np.ndarray,
+    xs: PyTree | InContext,
+    num_draws: int,
+) -> Latent:
+    """Draw latents of examples; the draws of each depend on its number and on no other example."""
+    key, ladder, num_samples = drawing
+    return _draw(key, model, proposal, jnp.asarray(numbers), xs, ladder, num_samples, num_draws)
+
+
 @jit
 def _draw(
     key: PRNGKey,
     model: Model,
     proposal: Proposal,
+    numbers: Int[Array, " examples"],
     xs: PyTree,
     ladder: Ladder | None,
     num_samples: int,
@@ -189,7 +213,7 @@ def _draw(
         keys = jax.random.split(jax.random.fold_in(key, number), num_draws)
         return draw_many(keys, encoder(x), log_joint(own, x), ladder, num_samples)
 
-    return jax.lax.map(one, (jnp.arange(len(jax.tree.leaves(xs)[0])), xs))
+    return jax.lax.map(one, (numbers, xs))
 
 
 def _checked_sizes(step_sizes: ArrayLike, num_temperatures: int) -> StepSizes:

@@ -103,20 +103,28 @@ class UpdateLog(NamedTuple):
 
 def init_state(params: Params, step: Step) -> TrainState:
     """Return the state before the first update."""
-    # Buffers of its own, each once: a chunk takes over the memory of the state it is given.
-    average = jax.tree.map(jnp.copy, params) if step.average else None
+    average = jax.tree.map(_own, params) if step.average else None
     counts = [jnp.zeros((), jnp.int32) for _ in range(3)]
     first = TrainState(counts[0], params, (), (), average, counts[1], counts[2])
-    return enter(first, step)._replace(params=jax.tree.map(jnp.copy, params))
+    return enter(first, step)._replace(params=jax.tree.map(_own, params))
 
 
 def enter(state: TrainState, step: Step) -> TrainState:
     """Return the state at the start of a phase: new states of optimiser and method."""
     optimizer = tuple(step.optimizer.init(part) for part in state.params)
     return state._replace(
-        optimizer=jax.tree.map(jnp.copy, optimizer),
-        method=jax.tree.map(jnp.copy, step.method.init()),
+        optimizer=jax.tree.map(_own, optimizer),
+        method=jax.tree.map(_own, step.method.init()),
     )
+
+
+def _own(array: Array) -> Array:
+    """Return a copy: a chunk takes over the memory of the state it is given.
+
+    Its type is that of the array for sure. A number of Python's is of a weak type, which the first
+    update makes a strong one: the second chunk would be compiled anew.
+    """
+    return jnp.array(array, dtype=array.dtype)
 
 
 def make_chunk(

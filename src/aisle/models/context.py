@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from aisle.context import Context
-from aisle.errors import InputError, check_count
+from aisle.errors import InputError, check_count, check_positive
 from aisle.models.likelihoods import Columns, Counts, Likelihood
 
 
@@ -18,14 +18,17 @@ class Takes:
         num_conditions: numbers of the condition, 0 for none.
         has_missing: whether entries of x may be missing.
         has_exposure: whether examples have exposures.
+        typical_exposure: the encoder sees the logarithm of an exposure over it.
     """
 
     num_conditions: int = 0
     has_missing: bool = False
     has_exposure: bool = False
+    typical_exposure: float = 1.0
 
     def __post_init__(self) -> None:
         check_count("num_conditions", self.num_conditions, 0)
+        check_positive("typical_exposure", self.typical_exposure)
 
     def check_likelihood(self, likelihood: Likelihood) -> None:
         """Refuse a likelihood that has no use for an exposure."""
@@ -76,23 +79,22 @@ class Takes:
         return Context() if context is None else context
 
     def num_inputs(self, num_features: int) -> int:
-        """Return how many numbers an encoder sees beside those of x."""
-        return num_features * self.has_missing + self.num_conditions + self.has_exposure
+        """Return how many numbers an encoder sees beside those of x and of the condition."""
+        return num_features * self.has_missing + self.has_exposure
 
     def inputs(
         self, context: Context | None, num_features: int, dtype: jnp.dtype
     ) -> list[Float[Array, " _"]]:
-        """Return what an encoder sees beside x: what is observed, the condition, log exposure."""
+        """Return what an encoder sees beside those: what is observed, the log exposure."""
         context = self.needed(context)
         found = []
         if self.has_missing:
             is_observed = context.is_observed
             every = jnp.ones(num_features, bool) if is_observed is None else is_observed
             found.append(jnp.ravel(every).astype(dtype))
-        if self.num_conditions:
-            found.append(jnp.asarray(context.condition).astype(dtype))
         if self.has_exposure:
-            found.append(jnp.log(jnp.asarray(context.exposure).astype(dtype))[None])
+            relative = jnp.asarray(context.exposure).astype(dtype) / self.typical_exposure
+            found.append(jnp.log(relative)[None])
         return found
 
 

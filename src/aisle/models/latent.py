@@ -32,6 +32,7 @@ class LatentModel(eqx.Module):
         shape: of one example.
         takes: which contexts it takes.
         context: that of one example, in what `given` returns.
+        conditions: whose `standardise` makes inputs of a condition; None takes it as it is.
     """
 
     decoder: Network
@@ -40,6 +41,7 @@ class LatentModel(eqx.Module):
     shape: tuple[int, ...] = eqx.field(static=True)
     takes: Takes = eqx.field(static=True, default=Takes())
     context: Context | None = None
+    conditions: Likelihood | None = None
 
     @property
     def has_missing(self) -> bool:
@@ -86,8 +88,7 @@ class LatentModel(eqx.Module):
     def _decode(self, z: Latents) -> tuple[Float[Array, " outputs"], dict[str, Array]]:
         """Return the decoder's output, and the exposure if there is one."""
         context, exposure = self.takes.needed(self.context), {}
-        if context.condition is not None:
-            z = jnp.concatenate([z, jnp.asarray(context.condition).astype(z.dtype)])
+        z = jnp.concatenate([z, *_condition_of(self, z.dtype)])
         if context.exposure is not None:
             exposure = {"exposure": jnp.asarray(context.exposure).astype(z.dtype)}
         return self.decoder(z), exposure
@@ -104,6 +105,7 @@ class Encoder(eqx.Module):
     network: Network
     takes: Takes = eqx.field(static=True, default=Takes())
     context: Context | None = None
+    conditions: Likelihood | None = None
 
     def given(self, context: PyTree) -> "Encoder":
         """Return the encoder of one example in its context."""
@@ -117,9 +119,18 @@ class Encoder(eqx.Module):
             x = jnp.where(self.context.is_observed.ravel(), floats(x), jnp.nan)
         seen = self.likelihood.standardise(x)
         others = self.takes.inputs(self.context, x.size, seen.dtype)
-        seen = jnp.concatenate([seen, *others]) if others else seen
+        seen = jnp.concatenate([seen, *others, *_condition_of(self, seen.dtype)])
         loc, log_scale = jnp.split(self.network(seen), 2)
         return DiagonalNormal(loc, jnp.exp(log_scale))
+
+
+def _condition_of(part: LatentModel | Encoder, dtype: jnp.dtype) -> list[Float[Array, " _"]]:
+    """Return what networks see of the condition: one vector, or nothing."""
+    if part.context is None or part.context.condition is None:
+        return []
+    values = jnp.asarray(part.context.condition)
+    seen = values if part.conditions is None else part.conditions.standardise(values)
+    return [seen.astype(dtype)]
 
 
 def mlp_model(
@@ -131,8 +142,10 @@ def mlp_model(
     hidden: Sequence[int] = (200, 200),
     activation: Activation = jnp.tanh,
     num_conditions: int = 0,
+    conditions: Likelihood | None = None,
     has_missing: bool = False,
     has_exposure: bool = False,
+    typical_exposure: float = 1.0,
 ) -> tuple[LatentModel, Encoder]:
     """Build a model of linear layers for data of any kind, and its encoder.
 
@@ -154,20 +167,33 @@ def mlp_model(
         activation: between the layers; smooth, as chains follow its gradient.
         num_conditions: numbers of the condition that the model is conditional on, see
             `aisle.Context`; 0 for none.
+        conditions: instead of their number, a likelihood that was fitted to them. Its `standardise`
+            makes what networks see of them: one-hot codes of categories, real values in units of
+            their columns.
         has_missing: whether values may be missing, NaN in x: they drop out of log p(x|z).
         has_exposure: whether counts have exposures, one for each example in its context.
+        typical_exposure: the encoder sees the logarithm of an exposure over it, which should be of
+            order one.
     """
     _check_sizes(likelihood, output, num_latents=num_latents, hidden=hidden)
-    takes = Takes(num_conditions, has_missing, has_exposure)
+    if conditions is not None:
+        conditions = constants_of(conditions)
+        num_conditions = conditions.num_features
+    takes = Takes(num_conditions, has_missing, has_exposure, typical_exposure)
     takes.check_likelihood(likelihood)
+    num_seen = num_conditions if conditions is None else _num_inputs(conditions)
     key_decoder, key_encoder = jax.random.split(key)
-    network = MLP(key_decoder, (num_latents + num_conditions, *hidden, len(output)), activation)
+    network = MLP(key_decoder, (num_latents + num_seen, *hidden, len(output)), activation)
     decoder = eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(output, float))
     constants = constants_of(likelihood)
-    num_inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features)
+    num_inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features) + num_seen
     sizes = (num_inputs, *reversed(hidden), 2 * num_latents)
-    model = LatentModel(decoder, likelihood, num_latents, (likelihood.num_features,), takes)
-    return model, Encoder(constants, MLP(key_encoder, sizes, activation), takes)
+    shape = (likelihood.num_features,)
+    model = LatentModel(decoder, likelihood, num_latents, shape, takes, conditions=conditions)
+    # Arrays that are also in the model would be trained twice.
+    own = jax.tree.map(jnp.copy, conditions)
+    network = MLP(key_encoder, sizes, activation)
+    return model, Encoder(constants, network, takes, conditions=own)
 
 
 def convolutional_model(

@@ -10,11 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from aisle.context import bind, given, parts_of
 from aisle.files import writing
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -36,27 +37,31 @@ class Panel(NamedTuple):
 
 
 @eqx.filter_jit
-def sample_observations(key: PRNGKey, model: Model, number: int) -> Float[Array, "number features"]:
+def sample_observations(
+    key: PRNGKey, model: Model, number: int, contexts: PyTree = None
+) -> Float[Array, "number features"]:
     """Draw from a model, to be shown as pictures: E[x|z], or a draw of x, for draws of z."""
 
-    def one(key: PRNGKey) -> Float[Array, " features"]:
+    def one(key: PRNGKey, context: PyTree) -> Float[Array, " features"]:
         key_z, key_x = jax.random.split(key)
-        return _shown(model, key_x, model.sample_prior(key_z))
+        own = given(model, context)
+        return _shown(own, key_x, own.sample_prior(key_z))
 
-    return jax.vmap(one)(jax.random.split(key, number))
+    return jax.vmap(one)(jax.random.split(key, number), contexts)
 
 
 @eqx.filter_jit
 def reconstructions(
-    key: PRNGKey, model: Model, proposal: Proposal, xs: Float[Array, "number features"]
+    key: PRNGKey, model: Model, proposal: Proposal, xs: PyTree
 ) -> Float[Array, "number features"]:
     """Draw a latent from the proposal of each example, and return E[x|z] or a draw of x."""
 
-    def one(key: PRNGKey, x: Float[Array, " features"]) -> Float[Array, " features"]:
+    def one(key: PRNGKey, example: PyTree) -> Float[Array, " features"]:
         key_z, key_x = jax.random.split(key)
-        return _shown(model, key_x, proposal(x).sample(key_z))
+        own, encoder, x = bind(model, proposal, example)
+        return _shown(own, key_x, encoder(x).sample(key_z))
 
-    return jax.vmap(one)(jax.random.split(key, len(xs)), xs)
+    return jax.vmap(one)(jax.random.split(key, len(jax.tree.leaves(xs)[0])), xs)
 
 
 def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
@@ -65,17 +70,18 @@ def _shown(model: Model, key: PRNGKey, z: object) -> Float[Array, " features"]:
     return jnp.ravel(model.sample_observation(key, z) if mean is None else mean(z))
 
 
-def sample_panel(key: PRNGKey, model: Model, number: int) -> Panel:
-    """Return a panel of samples from a model."""
-    return Panel("samples", np.asarray(sample_observations(key, model, number)))
+def sample_panel(key: PRNGKey, model: Model, number: int, contexts: PyTree = None) -> Panel:
+    """Return a panel of samples from a model, one for each context if there are any."""
+    return Panel("samples", np.asarray(sample_observations(key, model, number, contexts)))
 
 
-def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, xs: Array) -> Panel:
+def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, examples: PyTree) -> Panel:
     """Return a panel of examples with their reconstructions below them, row by row."""
+    xs, _ = parts_of(examples)
     columns = min(_COLUMNS, len(xs))
     # Blanks fill the last row, so that each example is above its own reconstruction.
     blanks = ((0, 0), (0, -len(xs) % columns), (0, 0))
-    pairs = np.stack([xs, reconstructions(key, model, proposal, xs)])
+    pairs = np.stack([xs, reconstructions(key, model, proposal, examples)])
     rows = np.pad(pairs, blanks, constant_values=np.nan).reshape(2, -1, columns, xs.shape[1])
     title = "held-out examples, each above its reconstruction"
     return Panel(title, rows.swapaxes(0, 1).reshape(-1, xs.shape[1]), columns)

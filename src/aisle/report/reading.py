@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array
 
+from aisle.data import Table
 from aisle.errors import InputError
 from aisle.evaluation.folders import load_arrays
+from aisle.report.columns import Labels
 from aisle.runs.folder import read_config, read_metrics
 from aisle.statistics import Mean
 from aisle.types import Model, Proposal
@@ -56,6 +58,9 @@ class Weights(NamedTuple):
         shape: of one example.
         examples: each as one vector, or None if the data are not available.
         problem: why they are not, as a sentence.
+        context: of the examples, if they have one.
+        labels: of the examples, if any are known.
+        table: all rows, where the data are a table.
     """
 
     model: Model
@@ -63,6 +68,9 @@ class Weights(NamedTuple):
     shape: tuple[int, ...]
     examples: Array | None
     problem: str = ""
+    context: Any = None
+    labels: Labels | None = None
+    table: Table | None = None
 
 
 class Run(NamedTuple):

@@ -40,4 +40,6 @@ def _flags(options: Any, usual: Any) -> Iterator[str]:
     for field in dataclasses.fields(options):
         value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
         if value != getattr(usual, field.name) and not dataclasses.is_dataclass(value):
-            yield flag if isinstance(value, bool) else f"{flag} {shlex.quote(str(value))}"
+            values = value if isinstance(value, tuple) else (value,)
+            words = [] if isinstance(value, bool) else map(str, values)
+            yield shlex.join([flag, *words])

@@ -54,9 +54,14 @@ def config_of(values: Mapping[str, Any], file_format: int) -> TrainConfig:
     groups = {}
     for name, kind in GROUPS.items():
         _check_types(kind, values[name])
-        group = {k: Path(v) if k in _PATHS and v else v for k, v in values[name].items()}
-        groups[name] = kind(**group)
+        groups[name] = kind(**{k: _restored(k, v) for k, v in values[name].items()})
     return TrainConfig(**{**values, **groups})
+
+
+def _restored(name: str, value: Any) -> Any:
+    if name in _PATHS and value:
+        return Path(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _of_first_edition(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,8 +90,9 @@ def _check_types(group: type, values: Mapping[str, Any]) -> None:
         value = values.get(option.name)
         if value is None or option.default is None:
             continue
-        kinds = (int, float) if isinstance(option.default, float) else type(option.default)
-        if not isinstance(value, kinds):
+        kinds = {float: (int, float), tuple: (list, tuple)}
+        kind = type(option.default)
+        if not isinstance(value, kinds.get(kind, kind)):
             raise TypeError(f"{option.name} is {value!r}")
 
 

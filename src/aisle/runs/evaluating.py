@@ -7,19 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from aisle import processes
-from aisle.data import Dataset, Split, as_split, load, spread
+from aisle.annealing import Kernel
+from aisle.context import Context, in_context, parts_of
+from aisle.data import Dataset, Split, as_split, check_support, load, spread
 from aisle.data.arrays import is_file_name, is_table_name
 from aisle.errors import InputError, check
 from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood
-from aisle.evaluation.pilot import NUM_EXAMPLES
+from aisle.evaluation.log_likelihood import suited
+from aisle.evaluation.pilot import NUM_EXAMPLES, repeated, tune
 from aisle.evaluation.results import save
 from aisle.evaluation.rounds import Report
+from aisle.evaluation.rows import RowScores, score_rows
 from aisle.evaluation.work import is_late
-from aisle.runs.opening import Run, columns_of, load_data
+from aisle.models.use import simulate
+from aisle.runs.opening import Run, load_data, roles_of
 from aisle.runs.options import EvaluateConfig
+from aisle.runs.tables import taking_missing
 from aisle.statistics import Mean, double_sampled
 
 # Chains of the short run on a whole split.
@@ -58,6 +65,8 @@ def evaluate(
         )
     began = time.perf_counter()
     dataset = data or dataset_of(run, config)
+    if dataset.table is not None and np.isnan(dataset.table.values).any():
+        run = taking_missing(run)
     # Bits would be drawn of any values.
     found = parts(run, config, dataset)
     split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
@@ -70,8 +79,9 @@ def evaluate(
             run.model,
             run.proposal if config.start == "encoder" else None,
             split.observe(indices),
+            split.context_of(indices),
             sampler=sampler,
-            pilot_x=None if pilot is None else pilot.observe(spread(len(pilot), NUM_EXAMPLES)),
+            pilot_x=None if pilot is None else _seen(pilot),
             indices=indices,
             seed=config.sampler.seed,
             about={"update": run.update, **asked},
@@ -93,6 +103,12 @@ def evaluate(
         result = dataclasses.replace(result, whole_split=whole)
         processes.first_does(lambda: save(result, place))
     return result, place
+
+
+def _seen(pilot: Split) -> Split:
+    """Return some examples as the model sees them, with their context."""
+    chosen = spread(len(pilot), NUM_EXAMPLES)
+    return Split(pilot.observe(chosen), context=pilot.context_of(chosen))
 
 
 def _over_all(
@@ -137,8 +153,7 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
                 "evaluated: leave --split out, or save the parts in an .npz file",
                 argument="split",
             )
-        whole = dataset.test
-        return HeldOut(Split(whole.arrays, None, whole.view), None)
+        return HeldOut(dataclasses.replace(dataset.test, rows=None), None)
     if config.split == "valid" and dataset.valid is None:
         raise InputError(
             "is 'valid' but the run has no validation data: choose test or train",
@@ -160,14 +175,36 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
         return load_data(run, config.data_dir)
     view = dataclasses.replace(run.config, data=config.data).view()
     place = config.data_dir or run.config.observations.data_dir
-    columns = columns_of(run.stored) if is_table_name(config.data) else None
-    dataset = load(config.data, place, view=view, columns=columns)
+    roles = roles_of(run.stored, run.config) if is_table_name(config.data) else {}
+    dataset = load(config.data, place, view=view, **roles)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(
             f"{config.data} has examples of the shape {tuple(dataset.shape)} but {run.path} was "
             f"trained on {tuple(run.shape)}: give data of that shape"
         )
     return dataset
+
+
+def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int = 0) -> RowScores:
+    """Score each example of some data by itself, with step sizes tuned on simulated examples."""
+    config = EvaluateConfig(data=data)
+    dataset = dataset_of(run, config)
+    split = as_split(parts(run, config, dataset).split, dataset.source, model=run.model)
+    check_support(getattr(run.model, "likelihood", None), split, dataset.source)
+    every = np.arange(len(split))
+    examples = split.with_context(split.observe(every), every)
+    _, contexts = parts_of(examples)
+    key_data, key_pilot = jax.random.split(jax.random.key(seed))
+    if isinstance(contexts, Context) and contexts.condition is None and contexts.exposure is None:
+        # Simulated examples are complete, so that step sizes do not depend on what is scored.
+        contexts = None
+    contexts = None if contexts is None else repeated(contexts)
+    pilot_xs = in_context(simulate(key_data, run.model, NUM_EXAMPLES, contexts), contexts)
+    example = jax.tree.map(lambda a: a[0], pilot_xs)
+    kernel = suited(Kernel.tuned(is_long=True), run.proposal, example)
+    sizes = tune(key_pilot, run.model, run.proposal, pilot_xs, kernel, num_temperatures)
+    ladder = kernel.ladder(num_temperatures, sizes)
+    return score_rows(run.model, run.proposal, examples, ladder, num_chains=num_chains, seed=seed)
 
 
 def folder_name(config: EvaluateConfig, update: int) -> str:

@@ -3,29 +3,26 @@
 import dataclasses
 import importlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.data import Column, Dataset, Split, spread
+from aisle.data import Dataset, Split
 from aisle.errors import InputError, check_seed
 from aisle.models import (
     FAMILIES,
     Bernoulli,
-    Categorical,
-    Columns,
     Gaussian,
-    Likelihood,
     convolutional_model,
     mlp_model,
     one_layer,
     two_layer,
 )
+from aisle.runs.forms import FirstValues, Form, any_values, first_values, form_of
 from aisle.runs.options import ModelOptions
 from aisle.types import PRNGKey
 
@@ -39,55 +36,27 @@ _ACTIVATIONS = {
     "silu": jax.nn.silu,
     "softplus": jax.nn.softplus,
 }
-# The family of each kind of column.
-_FAMILY_OF = {
-    "real": "gaussian",
-    "heavy-tailed": "student-t",
-    "count": "negative-binomial",
-    "bit": "bernoulli",
-    "category": "categorical",
-    "share": "logit-normal",
-}
-# Training examples that first outputs are fitted to, at the most.
-_NUM_FITTED = 20_000
 
 
-class Form(NamedTuple):
-    """What networks need to know of data beside values; kept with a run.
-
-    Attributes:
-        shape: of one example.
-        families: the likelihood of each feature, by its name in `aisle.models.FAMILIES`.
-        num_levels: of each feature that is a category, and 0 of others.
-        has_missing: whether values are missing.
-    """
-
-    shape: tuple[int, ...]
-    families: tuple[str, ...]
-    num_levels: tuple[int, ...]
-    has_missing: bool
-
-
-def build(options: ModelOptions, dataset: Dataset, seed: int) -> Weights:
-    """Build (model, proposal) for the training data."""
+def build(options: ModelOptions, dataset: Dataset, seed: int, form: Form | None = None) -> Weights:
+    """Build (model, proposal) for the training data, whose form may be known."""
     check_seed(seed)
     train = dataset.train
     if ":" in options.model:
         return own_networks(options.model, jax.random.key(seed), train)
     if network_of(options, dataset.table is not None) == "study":
         return build_named(options, train.mean(), seed)
-    form = form_of(options, dataset)
-    assert form is not None
+    form = form_of(options.likelihood, dataset) if form is None else form
     if train.view.binarize != "none":
         # Grey values are probabilities, and their means all that first outputs need.
         bias = Bernoulli.initial_output(np.ravel(train.mean()))
-        return _assembled(options, form, Bernoulli(len(bias)), bias, seed)
-    return _assembled(options, form, *_fitted(form, _values(train)), seed)
+        return _assembled(options, form, FirstValues(Bernoulli(len(bias)), bias, None), seed)
+    return _assembled(options, form, first_values(form, train), seed)
 
 
 def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
     """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, *_fitted(form, _stand_in(form)), seed)
+    return _assembled(options, form, any_values(form), seed)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
@@ -113,6 +82,18 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
     is_studied = options.likelihood in ("auto", "bernoulli") and not is_table and not has_own
     usual = "study" if options.model == "two-layer" or is_studied else "mlp"
     network = options.network or usual
+    if network == "conv" and options.hidden is not None:
+        raise InputError(
+            f"is {options.hidden!r}, but the layers of --network conv are not chosen so: leave it "
+            "out, or give --num-hidden",
+            argument="hidden",
+        )
+    if network == "study" and has_own:
+        raise InputError(
+            "is 'study', whose networks have two layers of --num-hidden and tanh: leave --hidden "
+            "and --activation out, or take --network mlp",
+            argument="network",
+        )
     if network == "study" and (is_table or options.likelihood not in ("auto", *_STUDY_FAMILIES)):
         raise InputError(
             f"is {options.likelihood!r}{' of a table' if is_table else ''}, but the study's "
@@ -122,84 +103,12 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
     return network
 
 
-def form_of(options: ModelOptions, dataset: Dataset) -> Form | None:
-    """Return the form of data, or None where the study's networks or a user's own are built."""
-    if ":" in options.model or network_of(options, dataset.table is not None) == "study":
-        return None
-    number = int(np.prod(dataset.train.example.shape))
-    has_missing = any(_has_missing(split) for split in dataset.splits.values())
-    if dataset.table is not None and options.likelihood == "auto":
-        columns = dataset.table.columns
-        families = tuple(_FAMILY_OF[column.kind] for column in columns)
-        levels = tuple(
-            _num_levels(column, dataset.table.values[:, i]) for i, column in enumerate(columns)
-        )
-        return Form(dataset.shape, families, levels, has_missing)
-    name = "bernoulli" if options.likelihood == "auto" else options.likelihood
-    levels = (0,) * number
-    if name == "categorical":
-        highest = [_values(split).max(axis=0) for split in dataset.splits.values()]
-        levels = tuple(int(code) + 1 for code in np.max(highest, axis=0))
-    return Form(dataset.shape, (name,) * number, levels, has_missing)
+def has_form(options: ModelOptions, is_table: bool) -> bool:
+    """Say whether networks are built by the form of data: not the study's, or a user's own."""
+    return ":" not in options.model and network_of(options, is_table) != "study"
 
 
-def form_from(stored: Mapping[str, Any]) -> Form:
-    """Return a form as it was stored."""
-    lists = (tuple(stored[name]) for name in ("shape", "families", "num_levels"))
-    return Form(*lists, has_missing=bool(stored["has_missing"]))
-
-
-def _values(split: Split) -> np.ndarray:
-    """Return examples as rows of numbers; of very many, some that are spread evenly."""
-    rows = split.take(spread(len(split), _NUM_FITTED))
-    return np.asarray(rows, np.float64).reshape(len(rows), -1) / split.view.unit
-
-
-def _has_missing(split: Split) -> bool:
-    return any(np.issubdtype(b.dtype, np.floating) and np.isnan(b).any() for b in split.chunks())
-
-
-def _num_levels(column: Column, values: np.ndarray) -> int:
-    if column.kind != "category":
-        return 0
-    return len(column.levels) or int(np.nanmax(values)) + 1
-
-
-def _fitted(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
-    """Fit the likelihood of each feature to training data."""
-    names = list(dict.fromkeys(form.families))
-
-    def fit(name: str, places: list[int]) -> Any:
-        if name != "categorical":
-            return FAMILIES[name].fitted
-        levels = [form.num_levels[i] for i in places]
-        return lambda x: Categorical.fitted(x, num_levels=levels)
-
-    places = {name: [i for i, own in enumerate(form.families) if own == name] for name in names}
-    if len(names) == 1:
-        return fit(names[0], places[names[0]])(x)
-    return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
-
-
-def _stand_in(form: Form) -> np.ndarray:
-    """Return rows that every family takes, from which networks of the same form are built."""
-    rows = np.arange(8)
-    columns = []
-    for family, levels in zip(form.families, form.num_levels, strict=True):
-        if family == "categorical":
-            columns.append(rows % levels)
-        elif family == "bernoulli":
-            columns.append(rows % 2)
-        elif family in ("logit-normal", "beta"):
-            columns.append((rows + 1) / 9)
-        else:
-            columns.append(rows)
-    return np.stack(columns, axis=1).astype(np.float64)
-
-
-def _assembled(
-    options: ModelOptions, form: Form, likelihood: Likelihood, output: np.ndarray, seed: int
-) -> Weights:
+def _assembled(options: ModelOptions, form: Form, fitted: FirstValues, seed: int) -> Weights:
     """Build networks for a likelihood, in one compilation."""
     network = options.network or "mlp"
     activation = _ACTIVATIONS[options.activation or ("elu" if network == "conv" else "tanh")]
@@ -209,8 +118,8 @@ def _assembled(
         if network == "conv":
             return convolutional_model(
                 key,
-                likelihood,
-                output,
+                fitted.likelihood,
+                fitted.output,
                 shape=form.shape,
                 num_latents=options.num_latents,
                 num_hidden=options.num_hidden,
@@ -219,12 +128,15 @@ def _assembled(
             )
         return mlp_model(
             key,
-            likelihood,
-            output,
+            fitted.likelihood,
+            fitted.output,
             num_latents=options.num_latents,
             hidden=_hidden(options),
             activation=activation,
+            conditions=fitted.conditions,
             has_missing=form.has_missing,
+            has_exposure=form.typical_exposure is not None,
+            typical_exposure=form.typical_exposure or 1.0,
         )
 
     return weights(jax.random.key(seed))

@@ -17,7 +17,8 @@ from aisle.errors import InputError
 from aisle.learning.loop import report
 from aisle.runs import checkpoints, folder, weights
 from aisle.runs.config import from_json, to_json
-from aisle.runs.networks import Weights, build, build_named, form_from, rebuild
+from aisle.runs.forms import form_from
+from aisle.runs.networks import Weights, build, build_named, rebuild
 from aisle.runs.options import ModelOptions, TrainConfig
 from aisle.types import Model, Proposal
 
@@ -121,7 +122,8 @@ def data_of(
         data_dir or seen.data_dir,
         view=config.view(),
         num_valid=seen.num_valid,
-        columns=columns_of(stored),
+        weights=seen.weights,
+        **roles_of(stored, config),
     )
     if stored["format"] == 1 and dataset.train.arrays.dtype == np.uint8 and not seen.grey:
         # The first edition divided them all.
@@ -135,17 +137,29 @@ def data_of(
     return dataset
 
 
-def columns_of(stored: Mapping[str, Any]) -> list[Column] | None:
-    """Return the columns of the table that a run was trained on, or None."""
-    columns = stored["data"].get("columns")
-    return None if columns is None else [Column(*column) for column in columns]
+def columns_of(stored: Mapping[str, Any], role: str = "columns") -> list[Column] | None:
+    """Return the columns, or conditions, of the table that a run was trained on, or None."""
+    columns = stored["data"].get(role)
+    if columns is None:
+        return None
+    return [Column(name, kind, tuple(levels)) for name, kind, levels in columns]
+
+
+def roles_of(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
+    """Return what columns of a table are to a run, as `load` and `read_table` take it."""
+    return {
+        "columns": columns_of(stored),
+        "condition": columns_of(stored, "conditions") or (),
+        "exposure": config.observations.exposure,
+    }
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """Return what a run notes of its data."""
-    columns = () if dataset.table is None else dataset.table.columns
+    table = dataset.table
+    roles = {} if table is None else {"columns": table.columns, "conditions": table.conditions}
     return {
-        **({"columns": [[c.name, c.kind, list(c.levels)] for c in columns]} if columns else {}),
+        **{k: [[c.name, c.kind, list(c.levels)] for c in v] for k, v in roles.items() if v},
         "name": dataset.name,
         "source": dataset.source,
         "shape": list(dataset.shape),
@@ -163,7 +177,9 @@ def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> 
         # Where the weights started from does not change what they are.
         model = dataclasses.replace(run.config.model, init_from=None)
         metadata["model"] = to_json(dataclasses.replace(run.config, model=model))["model"]
-        metadata |= {k: v for k, v in run.stored["data"].items() if k in ("columns", "form")}
+        metadata |= {
+            k: v for k, v in run.stored["data"].items() if k in ("columns", "conditions", "form")
+        }
     weights.export(path, named, metadata)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from aisle import processes
@@ -15,10 +16,14 @@ from aisle.learning.recipe import Recipe
 from aisle.runs import checkpoints, folder
 from aisle.runs.config import absolute, from_json, to_json
 from aisle.runs.fitting import Fitted, run
-from aisle.runs.networks import Weights, build, form_of
+from aisle.runs.forms import Form, as_json, form_of
+from aisle.runs.networks import Weights, build, has_form
 from aisle.runs.opening import data_of, facts, weights_of
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
+
+# What stands for a model that is built by the form of data, before it is.
+_TAKES_MISSING = SimpleNamespace(has_missing=True)
 
 
 def train(
@@ -52,6 +57,9 @@ def dataset_of(config: TrainConfig) -> Dataset:
         view=config.view(),
         num_valid=seen.num_valid,
         columns=None if seen.columns is None else parse_kinds(seen.columns),
+        condition=seen.condition,
+        exposure=seen.exposure,
+        weights=seen.weights,
     )
 
 
@@ -85,9 +93,9 @@ def resume(
     return _train(config, dataset, out, stored, show_progress)
 
 
-def first_weights(config: TrainConfig, dataset: Dataset) -> Weights:
+def first_weights(config: TrainConfig, dataset: Dataset, form: Form | None = None) -> Weights:
     """Build the networks, with the weights of another run or of an exported file if named."""
-    networks = build(config.model, dataset, config.run.seed)
+    networks = build(config.model, dataset, config.run.seed, form)
     source = config.model.init_from
     return networks if source is None else weights_of(source, *networks)
 
@@ -146,14 +154,19 @@ def _train(
     place = RunFolder(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
-    if dataset.table is None:
-        # Before networks are built for them; the values of a table were looked at as it was read.
+    form = None
+    if has_form(config.model, dataset.table is not None):
+        is_drawn = dataset.train.view.binarize != "none"
+        dataset = _checked(dataset, None if is_drawn else _TAKES_MISSING)
+        form = form_of(config.model.likelihood, dataset)
+        if not stored:
+            content["data"]["form"] = as_json(form)
+    elif dataset.table is None:
         dataset = _checked(dataset)
-    networks = first_weights(config, dataset)
-    if dataset.table is not None:
+    networks = first_weights(config, dataset, form)
+    if form is None and dataset.table is not None:
+        # A function of the user's own may return a model that takes missing values.
         dataset = _checked(dataset, networks[0])
-    if not stored and (form := form_of(config.model, dataset)) is not None:
-        content["data"]["form"] = form._asdict()
     plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")

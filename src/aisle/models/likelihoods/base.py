@@ -103,6 +103,11 @@ class Units(eqx.Module):
         """Return the units of columns; the scale of a column of one value is 1."""
         return cls(jnp.asarray(location, float), jnp.asarray(np.where(scale > 0, scale, 1), float))
 
+    @classmethod
+    def fitted(cls, columns: np.ndarray) -> "Units":
+        """Return mean and standard deviation of columns."""
+        return cls.of(np.nanmean(columns, axis=0), np.nanstd(columns, axis=0))
+
     @property
     def log_scale(self) -> Float[Array, " features"]:
         """What a density in these units is divided by, as a logarithm."""
@@ -163,6 +168,13 @@ def check_fits(likelihood: Likelihood, columns: np.ndarray) -> None:
             f"of {likelihood.support}",
             argument="x",
         )
+
+
+def supported_columns(family: Any, x: ArrayLike) -> np.ndarray:
+    """Return training examples as `columns_of`, for a family that is made of its number alone."""
+    columns = columns_of(x)
+    check_fits(family(columns.shape[1]), columns)
+    return columns
 
 
 def floats(x: Shaped[Array, " features"], like: Array | None = None) -> Float[Array, " features"]:

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from aisle.errors import InputError
 from aisle.models.likelihoods.base import (
     Likelihood,
-    check_fits,
-    columns_of,
     floats,
+    supported_columns,
     without_missing,
 )
 from aisle.types import PRNGKey
@@ -31,10 +30,8 @@ class Bernoulli(Likelihood):
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["Bernoulli", np.ndarray]:
         """Fit the mean of each column, clipped to 0.001..0.999; see `Likelihood.fitted`."""
-        columns = columns_of(x)
-        likelihood = cls(columns.shape[1])
-        check_fits(likelihood, columns)
-        return likelihood, cls.initial_output(np.nanmean(columns, axis=0))
+        columns = supported_columns(cls, x)
+        return cls(columns.shape[1]), cls.initial_output(np.nanmean(columns, axis=0))
 
     @property
     def num_outputs(self) -> int:

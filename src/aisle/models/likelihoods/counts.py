@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike
 from aisle.errors import InputError
 from aisle.models.likelihoods.base import (
     Likelihood,
-    check_fits,
-    columns_of,
     floats,
+    supported_columns,
     without_missing,
 )
 from aisle.models.likelihoods.moments import dispersed, zero_inflated
@@ -110,7 +109,20 @@ class Poisson(Counts):
         return exposure * jnp.exp(output)
 
 
-class NegativeBinomial(Counts):
+class Dispersed(Counts):
+    """What families with an inverse dispersion, learned for each feature, have in common."""
+
+    log_inverse_dispersion: Features
+    num_features: int = eqx.field(static=True)
+
+    def __init__(self, num_features: int, *, inverse_dispersion: ArrayLike | float = 1.0):
+        """Start from some inverse dispersion."""
+        self.num_features = num_features
+        values = jnp.broadcast_to(jnp.asarray(inverse_dispersion, float), (num_features,))
+        self.log_inverse_dispersion = jnp.log(values)
+
+
+class NegativeBinomial(Dispersed):
     """Independent counts that vary more than Poisson's, from the logarithms of their means.
 
     The variance is m + m^2 / theta, with a learned theta for each feature: what scvi-tools calls
@@ -122,14 +134,6 @@ class NegativeBinomial(Counts):
         >>> jnp.exp(likelihood.log_inverse_dispersion).round(1).tolist()
         [2.0]
     """
-
-    log_inverse_dispersion: Features
-    num_features: int = eqx.field(static=True)
-
-    def __init__(self, num_features: int, *, inverse_dispersion: ArrayLike | float = 1.0):
-        """Start from some inverse dispersion."""
-        self.num_features = num_features
-        self.log_inverse_dispersion = _log_of(inverse_dispersion, num_features)
 
     @classmethod
     def fitted(
@@ -161,7 +165,7 @@ class NegativeBinomial(Counts):
         return exposure * jnp.exp(output)
 
 
-class ZeroInflatedNegativeBinomial(Counts):
+class ZeroInflatedNegativeBinomial(Dispersed):
     """Negative binomial counts that are lost, set to zero, with a probability for each feature.
 
     The output has the logarithms of the means of what is not lost, then the logits of the loss.
@@ -171,14 +175,6 @@ class ZeroInflatedNegativeBinomial(Counts):
         >>> likelihood.mean(jnp.array([jnp.log(4.0), 0.0])).tolist()  # half are lost
         [2.0]
     """
-
-    log_inverse_dispersion: Features
-    num_features: int = eqx.field(static=True)
-
-    def __init__(self, num_features: int, *, inverse_dispersion: ArrayLike | float = 1.0):
-        """Start from some inverse dispersion."""
-        self.num_features = num_features
-        self.log_inverse_dispersion = _log_of(inverse_dispersion, num_features)
 
     @classmethod
     def fitted(
@@ -239,14 +235,9 @@ def _draw(key: PRNGKey, mean: Features, log_theta: Features) -> Features:
     return jax.random.poisson(key_count, rate).astype(mean.dtype)
 
 
-def _log_of(values: ArrayLike | float, num_features: int) -> Features:
-    return jnp.log(jnp.broadcast_to(jnp.asarray(values, float), (num_features,)))
-
-
 def _counts_of(x: ArrayLike, exposure: ArrayLike | float) -> tuple[np.ndarray, np.ndarray]:
     """Return columns of counts, and exposures of the same shape that are NaN where they are."""
-    columns = columns_of(x)
-    check_fits(Poisson(columns.shape[1]), columns)
+    columns = supported_columns(Poisson, x)
     given = np.asarray(exposure, np.float64)
     if given.shape not in ((), (len(columns),)) or not np.all((given > 0) & (given < np.inf)):
         raise InputError(

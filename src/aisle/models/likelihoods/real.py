@@ -18,9 +18,8 @@ from aisle.errors import check
 from aisle.models.likelihoods.base import (
     Likelihood,
     Units,
-    check_fits,
-    columns_of,
     floats,
+    supported_columns,
     without_missing,
 )
 from aisle.models.likelihoods.special import log_rise
@@ -66,10 +65,8 @@ class Gaussian(Likelihood):
         cls, x: ArrayLike, *, scale: Literal["learned", "of z"] = "learned"
     ) -> tuple["Gaussian", np.ndarray]:
         """Fit mean and standard deviation of each column; see `Likelihood.fitted`."""
-        columns = columns_of(x)
-        check_fits(cls(columns.shape[1]), columns)
-        units = Units.of(np.nanmean(columns, axis=0), np.nanstd(columns, axis=0))
-        likelihood = cls(columns.shape[1], scale=scale, units=units)
+        columns = supported_columns(cls, x)
+        likelihood = cls(columns.shape[1], scale=scale, units=Units.fitted(columns))
         return likelihood, np.zeros(likelihood.num_outputs)
 
     @property
@@ -148,8 +145,7 @@ class StudentT(Likelihood):
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["StudentT", np.ndarray]:
         """Fit each column by its quantiles, which outliers do not move; see `Likelihood.fitted`."""
-        columns = columns_of(x)
-        check_fits(cls(columns.shape[1]), columns)
+        columns = supported_columns(cls, x)
         location, scale, degrees = _fit_quantiles(columns)
         units = Units.of(location, scale)
         return cls(columns.shape[1], degrees=degrees, units=units), np.zeros(columns.shape[1])

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from aisle.models.likelihoods.base import (
     Likelihood,
     Units,
-    check_fits,
-    columns_of,
     floats,
+    supported_columns,
     without_missing,
 )
 from aisle.models.likelihoods.special import digamma, log_rise
@@ -69,10 +68,8 @@ class LogitNormal(Shares):
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["LogitNormal", np.ndarray]:
         """Fit mean and deviation of the logits of each column; see `Likelihood.fitted`."""
-        columns = columns_of(x)
-        check_fits(cls(columns.shape[1]), columns)
-        logits = np.log(columns) - np.log1p(-columns)
-        units = Units.of(np.nanmean(logits, axis=0), np.nanstd(logits, axis=0))
+        columns = supported_columns(cls, x)
+        units = Units.fitted(np.log(columns) - np.log1p(-columns))
         return cls(columns.shape[1], units=units), np.zeros(columns.shape[1])
 
     def log_probs(self, x: Shaped[Array, " features"], output: Features) -> Features:
@@ -131,8 +128,7 @@ class Beta(Shares):
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["Beta", np.ndarray]:
         """Fit mean and variance of each column; see `Likelihood.fitted`."""
-        columns = columns_of(x)
-        check_fits(cls(columns.shape[1]), columns)
+        columns = supported_columns(cls, x)
         mean, variance = np.nanmean(columns, axis=0), np.nanvar(columns, axis=0)
         spread = np.maximum(variance, mean * (1 - mean) / (1 + _CONCENTRATIONS[1]))
         concentration = np.maximum(mean * (1 - mean) / spread - 1, _CONCENTRATIONS[0])

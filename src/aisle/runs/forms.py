@@ -1,0 +1,187 @@
+"""The form of data: what networks need to know beside values, so that they are built again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aisle.data import Column, Dataset, Split, spread
+from aisle.errors import InputError
+from aisle.models import FAMILIES, Categorical, Columns, Likelihood
+from aisle.models.likelihoods import Counts
+
+# The family of each kind of column.
+FAMILY_OF = {
+    "real": "gaussian",
+    "heavy-tailed": "student-t",
+    "count": "negative-binomial",
+    "bit": "bernoulli",
+    "category": "categorical",
+    "share": "logit-normal",
+}
+# The family whose `standardise` makes inputs of a column that a model is given.
+_INPUT_OF = {"bit": "bernoulli", "category": "categorical"}
+# Training examples that first outputs are fitted to, at the most.
+_NUM_FITTED = 20_000
+
+
+class Form(NamedTuple):
+    """What networks need to know of data beside values; kept with a run.
+
+    Attributes:
+        shape: of one example.
+        families: the likelihood of each feature, by its name in `aisle.models.FAMILIES`.
+        num_levels: of each feature that is a category, and 0 of others.
+        has_missing: whether values are missing.
+        conditions: the form of what the model is given, or None.
+        typical_exposure: the geometric mean over the training examples, or None without exposures.
+    """
+
+    shape: tuple[int, ...]
+    families: tuple[str, ...]
+    num_levels: tuple[int, ...]
+    has_missing: bool
+    conditions: "Form | None" = None
+    typical_exposure: float | None = None
+
+
+class FirstValues(NamedTuple):
+    """What is fitted to training data before networks are built.
+
+    Attributes:
+        likelihood: of the features.
+        output: that a decoder starts from.
+        conditions: what standardises the conditions, or None.
+    """
+
+    likelihood: Likelihood
+    output: np.ndarray
+    conditions: Likelihood | None
+
+
+def form_of(likelihood: str, dataset: Dataset) -> Form:
+    """Return the form of data for a likelihood by its name, or auto."""
+    table, train = dataset.table, dataset.train
+    if table is not None and likelihood == "auto":
+        form = _of_columns(table.columns, table.values, FAMILY_OF)
+    else:
+        name = "bernoulli" if likelihood == "auto" else likelihood
+        number = int(np.prod(train.example.shape))
+        levels = (0,) * number
+        if name == "categorical":
+            # What can be observed is said by all data, held-out ones included.
+            highest = [np.nanmax(_values(s), axis=0) for s in dataset.splits.values()]
+            levels = tuple(int(code) + 1 for code in np.max(highest, axis=0))
+        form = Form(dataset.shape, (name,) * number, levels, has_missing=False)
+    form = form._replace(has_missing=any(s.has_missing for s in dataset.splits.values()))
+    context = None if table is None else table.context
+    if table is None or context is None:
+        return form
+    if context.condition is not None:
+        families = dict.fromkeys(FAMILY_OF, "gaussian") | _INPUT_OF
+        form = form._replace(conditions=_of_columns(table.conditions, context.condition, families))
+    if context.exposure is None:
+        return form
+    if not any(_is_counts(name) for name in form.families):
+        raise InputError(
+            f"is given but {dataset.source} has no counts: leave it out, or set the kind of a "
+            "column by --columns NAME=count",
+            argument="exposure",
+        )
+    own = context.exposure[train.numbers(np.arange(len(train)))]
+    return form._replace(typical_exposure=float(np.exp(np.mean(np.log(own)))))
+
+
+def as_json(form: Form) -> dict[str, Any]:
+    """Return a form as plain values."""
+    conditions = None if form.conditions is None else as_json(form.conditions)
+    return form._asdict() | {"conditions": conditions}
+
+
+def form_from(stored: Mapping[str, Any]) -> Form:
+    """Return a form as it was stored."""
+    lists = (tuple(stored[name]) for name in ("shape", "families", "num_levels"))
+    conditions = stored.get("conditions")
+    return Form(
+        *lists,
+        has_missing=bool(stored["has_missing"]),
+        conditions=None if conditions is None else form_from(conditions),
+        typical_exposure=stored.get("typical_exposure"),
+    )
+
+
+def first_values(form: Form, train: Split) -> FirstValues:
+    """Fit likelihood and conditions to training data."""
+    context = train.context_of(spread(len(train), _NUM_FITTED))
+    exposure = None if form.typical_exposure is None else context.exposure
+    conditions = None
+    if form.conditions is not None:
+        conditions = _fit(form.conditions, context.condition)[0]
+    return FirstValues(*_fit(form, _values(train), exposure), conditions)
+
+
+def any_values(form: Form) -> FirstValues:
+    """Return the same with other values, from which networks of the same form are built."""
+    conditions = None
+    if form.conditions is not None:
+        conditions = _fit(form.conditions, stand_in(form.conditions))[0]
+    return FirstValues(*_fit(form, stand_in(form)), conditions)
+
+
+def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
+    levels = [_num_levels(column, values[:, i]) for i, column in enumerate(columns)]
+    names = tuple(families[column.kind] for column in columns)
+    return Form((len(columns),), names, tuple(levels), has_missing=False)
+
+
+def _num_levels(column: Column, values: np.ndarray) -> int:
+    if column.kind != "category":
+        return 0
+    return len(column.levels) or int(np.nanmax(values)) + 1
+
+
+def _values(split: Split) -> np.ndarray:
+    """Return examples as rows of numbers; of very many, some that are spread evenly."""
+    rows = split.take(spread(len(split), _NUM_FITTED))
+    return np.asarray(rows, np.float64).reshape(len(rows), -1) / split.view.unit
+
+
+def _is_counts(name: str) -> bool:
+    return issubclass(FAMILIES[name], Counts)
+
+
+def _fit(
+    form: Form, x: np.ndarray, exposure: np.ndarray | None = None
+) -> tuple[Likelihood, np.ndarray]:
+    """Fit the likelihood of each feature."""
+    names = list(dict.fromkeys(form.families))
+
+    def fit(name: str, places: list[int]) -> Any:
+        if name == "categorical":
+            levels = [form.num_levels[i] for i in places]
+            return lambda x: Categorical.fitted(x, num_levels=levels)
+        if exposure is not None and _is_counts(name):
+            family: Any = FAMILIES[name]
+            return lambda x: family.fitted(x, exposure)
+        return FAMILIES[name].fitted
+
+    places = {name: [i for i, own in enumerate(form.families) if own == name] for name in names}
+    if len(names) == 1:
+        return fit(names[0], places[names[0]])(x)
+    return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
+
+
+def stand_in(form: Form) -> np.ndarray:
+    """Return rows that every family takes."""
+    rows = np.arange(8)
+    columns = []
+    for family, levels in zip(form.families, form.num_levels, strict=True):
+        if family == "categorical":
+            columns.append(rows % levels)
+        elif family == "bernoulli":
+            columns.append(rows % 2)
+        elif family in ("logit-normal", "beta"):
+            columns.append((rows + 1) / 9)
+        else:
+            columns.append(rows)
+    return np.stack(columns, axis=1).astype(np.float64)

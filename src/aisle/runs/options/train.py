@@ -1,0 +1,108 @@
+"""Everything that determines a training run, and the objects that it stands for."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aisle.errors import InputError, check_count
+from aisle.runs.options.groups import (
+    DataOptions,
+    MethodOptions,
+    ModelOptions,
+    OptimizerOptions,
+    RunOptions,
+)
+
+if TYPE_CHECKING:
+    from aisle.data import View
+    from aisle.learning import Recipe
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that determines a training run."""
+
+    data: str
+    num_epochs: int | None = None
+    num_updates: int | None = None
+    method: MethodOptions = field(default_factory=MethodOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    observations: DataOptions = field(default_factory=DataOptions)
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    run: RunOptions = field(default_factory=RunOptions)
+
+    @property
+    def is_own_model(self) -> bool:
+        """Whether the networks are a user's own."""
+        return ":" in self.model.model
+
+    def view(self) -> "View":
+        """Return how stored examples become what the model sees."""
+        from aisle.data import View
+        from aisle.data.arrays import is_file_name, is_table_name
+
+        seen, likelihood = self.observations, self.model.likelihood
+        if is_table_name(self.data):
+            if seen.grey or seen.binarize not in (None, "none"):
+                raise InputError(f"{self.data} is a table: leave --grey and --binarize out")
+            return View()
+        is_bits = likelihood in ("auto", "bernoulli")
+        binarize = seen.binarize or ("dynamic" if is_bits and not self.is_own_model else "none")
+        if binarize != "none" and not is_bits:
+            raise InputError(
+                f"is {binarize!r} but likelihood is {likelihood}, which is not of bits: leave it "
+                "out",
+                argument="binarize",
+            )
+        is_grey = seen.grey or not is_file_name(self.data)
+        is_flat = not self.is_own_model and self.model.network != "conv"
+        return View(is_grey, binarize, is_flat)
+
+    def recipe(self, updates_per_epoch: int, num_updates: int) -> "Recipe":
+        """Return the phases of training, for data of so many updates in an epoch."""
+        from aisle.learning import VAE, Phase, Recipe
+
+        method, options = self.method.build(), self.optimizer
+        epochs = options.warmup_epochs
+        if epochs is not None:
+            check_count("warmup_epochs", epochs, 0)
+        warm = num_updates // 2 if self.method.method == "auto" else 0
+        warm = warm if epochs is None else epochs * updates_per_epoch
+        if warm > num_updates:
+            raise InputError(
+                f"is {epochs}, which is longer than the whole training: give fewer",
+                argument="warmup_epochs",
+            )
+        main = Phase(method, self._optimizer(self.method.has_chains, options.learning_rate))
+        rate = None if self.method.method == "auto" else options.learning_rate
+        start = Phase(VAE(), self._optimizer(False, rate))
+        shares = [(start, warm), (main, num_updates - warm)]
+        phases = [
+            dataclasses.replace(phase, share=float(share)) for phase, share in shares if share
+        ]
+        return Recipe(tuple(phases), options.ema)
+
+    def _optimizer(self, has_chains: bool, rate: float | None) -> Any:
+        from aisle.learning import Adam, Muon, rates
+
+        schedules = {
+            "cosine": rates.cosine,
+            "iwae-study": rates.iwae_study,
+            "constant": rates.constant,
+        }
+        if self.optimizer.optimizer == "adam":
+            usual, kind = 1e-3, Adam
+        else:
+            usual, kind = 0.0075 if has_chains else 0.02, Muon
+        schedule = schedules[self.optimizer.lr_schedule]
+        return kind(usual if rate is None else rate, schedule)
+
+
+# The groups of options of a training run, by their names in it.
+GROUPS = {
+    "method": MethodOptions,
+    "model": ModelOptions,
+    "observations": DataOptions,
+    "optimizer": OptimizerOptions,
+    "run": RunOptions,
+}
