@@ -10,6 +10,8 @@ import io
 import math
 import os
 import struct
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -113,10 +115,14 @@ def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], np.d
     """Return what an array is, before any of it is read."""
     version = np.lib.format.read_magic(file)
     # The third version differs from the second in the names of fields, which examples lack.
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    first, others = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            shape, _, dtype = (first if version == (1, 0) else others)(file)
+    except (SyntaxError, TypeError, tokenize.TokenError):
+        # NumPy reads the header as Python.
+        raise ValueError("its header cannot be read") from None
     return shape, dtype
 
 

@@ -167,11 +167,11 @@ def latents(points: np.ndarray, shares: np.ndarray, codes: np.ndarray, label: st
     """
     if points.shape[1] == 1:
         points = np.stack([points[:, 0], np.random.RandomState(0).uniform(size=len(points))], 1)
-    second = f"second principal component, {shares[1]:.0%}" if len(shares) > 1 else ""
-    first = f"first principal component, {shares[0]:.0%} of the variance"
-    figure, axes = _figure(second, first, 3.6)
-    if not second:
+        figure, axes = _figure("", "the only latent; the height means nothing", 3.6)
         axes.yaxis.set_major_locator(NullLocator())
+    else:
+        first = f"first principal component, {shares[0]:.0%} of the variance"
+        figure, axes = _figure(f"second principal component, {shares[1]:.0%}", first, 3.6)
     for code in np.unique(codes).tolist():
         own = points[codes == code]
         color, marker = mark(code)
