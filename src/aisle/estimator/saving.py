@@ -10,7 +10,8 @@ from aisle.data.tables import Column
 from aisle.errors import InputError
 from aisle.estimator.starting import Form, build, likelihood_of
 from aisle.estimator.training import kernel_of_scores
-from aisle.runs import forms, weights
+from aisle.runs import weights
+from aisle.runs.forms import stand_in
 
 _KIND = "LatentDensity"
 
@@ -53,8 +54,7 @@ def load(kind: type, path: Path) -> Any:
     estimator = kind(**{**params, "hidden": hidden and tuple(hidden)})
     plain = (stored["form"][name] for name in Form._fields)
     form = Form(*(tuple(value) if isinstance(value, list) else value for value in plain))
-    shape = (len(form.families),)
-    rows = forms.stand_in(forms.Form(shape, form.families, form.num_levels, has_missing=True))
+    rows = stand_in(form.families, form.num_levels)
     networks = build(form, *likelihood_of(form, rows), 0, None)
     ladder = kernel_of_scores().ladder(params["num_temperatures"])
     static = eqx.filter((*networks, ladder), eqx.is_inexact_array, inverse=True)
