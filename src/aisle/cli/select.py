@@ -101,7 +101,8 @@ class Select:
             bdmc_examples=self.eval_bdmc,
         )
         # Before the work, not after it.
-        sampler.sampler(), sampler.certificate()
+        sampler.sampler()
+        sampler.certificate()
         found = select(config, choices, sampler, out)
         console = table_console()
         number = found.comparison.models[0].log_p.num_examples

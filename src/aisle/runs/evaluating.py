@@ -153,7 +153,7 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
                 "evaluated: leave --split out, or save the parts in an .npz file",
                 argument="split",
             )
-        return HeldOut(dataclasses.dataclasses.replace(dataset.test, rows=None), None)
+        return HeldOut(dataclasses.replace(dataset.test, rows=None), None)
     if config.split == "valid" and dataset.valid is None:
         raise InputError(
             "is 'valid' but the run has no validation data: choose test or train",
