@@ -59,6 +59,8 @@ def test_the_page_shows_the_evaluation_and_the_samples_of_the_run(page):
     assert row["log p(x)"] == "\N{MINUS SIGN}20.00 ± 0.70"
     assert row["examples"] == "20 test"
     assert len(root.one("section", id="samples").all("img")) == 2
+    key = root.one("section", id="latents").one("ul", class_="key").all("li")
+    assert [item.words[-1] for item in key] == list("0123456789")
 
 
 def test_the_commands_reproduce_the_run_and_its_evaluation(page, evaluated):
@@ -157,9 +159,10 @@ def test_an_impossible_target(capsys, tmp_path, monkeypatch, evaluated, target):
         (["--num-examples", "0"], "--num-examples is 0: it must be from 1 to 128"),
         (["--num-examples", "129"], "--num-examples is 129: it must be from 1 to 128"),
         (["--seed", "-1"], "--seed is -1"),
+        (["--label", "sex"], "--label is 'sex', but scikit-learn is no table: leave it out"),
     ],
 )
-def test_a_bad_number(capsys, tmp_path, evaluated, options, words):
+def test_a_bad_option(capsys, tmp_path, evaluated, options, words):
     path = tmp_path / "x.html"
     assert_mistake(run(capsys, "report", evaluated, "--out", path, *options), words)
     assert not path.exists()

@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aisle.context import Context
+from aisle.data import Column, Table
 from aisle.errors import InputError
+from aisle.models import LinearGaussian
+from aisle.report.columns import Labels
 from aisle.report.page import _samples, render, save_page
 from pages import (
     ABOUT,
@@ -45,8 +49,24 @@ def own(home):
     return make_run(home / "own", settings, evaluations=[evaluation], metrics=records())
 
 
+@pytest.fixture(scope="module")
+def of_table(home):
+    """A run on a table of 20 rows, in which b is the rank of a and c is told by nothing."""
+    settings = config(data="rows", digest="r1")
+    run = make_run(home / "of_table", settings, evaluations=[log_p()], shape=(3,))
+    a = np.linspace(-1, 2, 20)
+    values = np.stack([a, np.arange(20) // 2, np.arange(20) % 2], axis=1)
+    values[7, 0] = np.nan
+    columns = (Column("a", "real"), Column("b", "count"), Column("c", "category", ("no", "yes")))
+    codes = np.where(np.arange(20) < 5, -1, np.arange(20) % 2)
+    labels = Labels("c", ("no", "yes"), codes)
+    known = run.weights._replace(table=Table(values, columns), labels=labels)
+    return run._replace(weights=known)
+
+
 PAGES = {
     "one": ["first"],
+    "a table": ["of_table"],
     "several": ["first", "second"],
     "different data": ["first", "features", "own"],
 }
@@ -225,13 +245,91 @@ def test_pictures_are_samples_and_reconstructions(first):
     assert all(f.one("img").attributes["class"] == "ink" for f in figures)
 
 
+def names_of(section):
+    return [b.words for b in section.one("div", class_="small plots").all("b")]
+
+
 def test_examples_that_are_no_pictures_are_drawn_by_feature(features):
     section = elements(page(features)).one("section", id="samples")
     assert not section.all("img") and not section.all("polyline")
-    drawing = section.one("svg")
-    assert drawing.attributes["aria-label"] == "Features in table and in samples of features."
-    titles = [text.words for text in drawing.all("text") if "feature" in text.words]
-    assert titles == ["feature 1", "feature 2", "feature 3"]
+    assert names_of(section) == ["feature 1", "feature 2", "feature 3"]
+    labels = plots_of(elements(page(features)), "samples")
+    assert labels[0] == "Column feature 1 in table and in samples of features."
+    assert "in the test data (grey)" in section.words.replace("  ", " ")
+
+
+def test_many_features_without_names_are_summarised(tmp_path):
+    run = make_run(tmp_path / "many", config(digest="m"), shape=(13,))
+    labels = plots_of(elements(page(run)), "samples")
+    assert labels == ["Features in things and in samples of many."]
+
+
+def test_a_table_is_described_and_drawn_by_column(of_table):
+    root = elements(page(of_table))
+    assert table(root, "columns") == [
+        {"column": "a", "kind": "real", "values": "-1 to 2", "missing": "1 (5%)"},
+        {"column": "b", "kind": "count", "values": "0 to 9", "missing": "none"},
+        {"column": "c", "kind": "category", "values": "2 levels: no, yes", "missing": "none"},
+    ]
+    section = root.one("section", id="samples")
+    assert names_of(section) == ["a", "b", "c"]
+    assert "in all rows of the data (grey)" in section.words
+    maps = [label for label in plots_of(root, "samples") if "Correlations" in label]
+    assert maps == [
+        "Correlations of the columns of rows in the data.",
+        "Correlations of the columns of rows in samples of of_table.",
+    ]
+    rows = [[cell.words for cell in row.children] for row in section.one("tbody").all("tr")]
+    # In the data b rises with a, and c does not; samples of all three are one number with a small
+    # noise, of which a fiftieth of the variance is.
+    assert {row[0]: row[1:] for row in rows}["a, b"] == ["1.00", "0.98"]
+    assert rows[0][0] in ("a, c", "b, c")
+
+
+def test_latents_are_coloured_by_their_labels(of_table):
+    section = elements(page(of_table)).one("section", id="latents")
+    (label,) = plots_of(elements(page(of_table)), "latents")
+    assert label == (
+        "Encoder's means of held-out examples of of_table in two dimensions, coloured by c."
+    )
+    key = section.one("ul", class_="key").all("li")
+    assert [item.words for item in key] == ["● no", "● yes", "● others or missing"]
+    colors = [item.one("span").attributes["style"] for item in key]
+    assert colors == ["color: var(--run-0)", "color: var(--run-1)", "color: var(--faint)"]
+
+
+def test_latents_without_labels_have_the_colour_of_the_run(first):
+    section = elements(page(first)).one("section", id="latents")
+    assert not section.all("ul")
+    assert "two dimensions." in plots_of(elements(page(first)), "latents")[0]
+
+
+def test_samples_are_drawn_by_condition(of_table):
+    """Column b is the dose plus or minus little: the model moves it by its weight of the dose."""
+    dose = np.arange(20) % 2
+    values = np.stack([np.linspace(-1, 1, 20), dose - 0.5, np.zeros(20)], axis=1)
+    columns = tuple(Column(name, "real") for name in "abc")
+    context = Context(condition=np.float64(dose)[:, None])
+    condition = Column("dose", "bit", ("low", "high"))
+    known = of_table.weights._replace(
+        model=LinearGaussian(
+            jnp.full((3, 2), 1e-3), jnp.zeros(3), jnp.array(-9.0), jnp.array([[0.0], [3.0], [0.0]])
+        ),
+        table=Table(values, columns, (), (condition,), context),
+        labels=None,
+    )
+    root = elements(page(of_table._replace(weights=known)))
+    assert table(root, "columns")[-1]["kind"] == "bit, given"
+    section = root.one("section", id="samples")
+    assert "of_table by condition" in [h.words for h in section.all("h3")]
+    assert sorted(h.words for h in section.all("h4")) == ["a", "b", "c"]
+    grids = section.all("div", class_="small plots")[1:]
+    for grid, heading in zip(grids, section.all("h4"), strict=True):
+        assert [b.words for b in grid.all("b")] == ["dose: low", "dose: high"]
+        if heading.words == "c":
+            # Zero in the data, and zero in samples of either dose.
+            notes = [f.words for f in grid.all("figcaption")]
+            assert all(note.endswith("0.00 (0.00 by chance)") for note in notes)
 
 
 class Still(eqx.Module):
@@ -258,7 +356,7 @@ def test_pictures_show_means_and_features_are_those_of_draws(shape, value):
     """A mean has no noise, so its features would be too narrow."""
     known = weights(shape)._replace(model=Still())
     samples = _samples(known, jax.random.key(0), 4)
-    assert len(samples) == (4 if value == 0 else 1000)
+    assert len(samples) == (4 if value == 0 else 4000)
     assert np.all(samples == value)
 
 
@@ -296,6 +394,19 @@ def test_hostile_names_and_settings_are_only_text(tmp_path):
     assert all(image.attributes["src"].startswith("data:") for image in root.all("img"))
     assert html.escape("<img src=x") in text and "<img src=x" not in text
     assert HOSTILE in [pre.text for pre in root.all("pre")]
+
+
+def test_hostile_names_of_columns_and_levels_are_only_text(of_table):
+    columns = tuple(Column(f"{HOSTILE}{i}", "category", (HOSTILE, "b", "c")) for i in range(3))
+    known = of_table.weights._replace(
+        table=Table(np.arange(60.0).reshape(20, 3) % 3, columns),
+        labels=Labels(HOSTILE, (HOSTILE, "b"), np.arange(20) % 2),
+    )
+    text = page(of_table._replace(weights=known))
+    root = elements(text)
+    assert html.escape("<img src=x") in text and "<img src=x" not in text
+    assert f"{HOSTILE}2" in names_of(root.one("section", id="samples"))
+    assert HOSTILE in root.one("section", id="latents").words
 
 
 def test_many_runs_are_counted_and_told_apart(tmp_path):

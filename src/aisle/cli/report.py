@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import MovedData, optional
+from aisle.cli.options import DataName, ModelName, MovedData, optional
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 # Pictures of each kind beyond which a page would be slow.
 _MOST_EXAMPLES = 128
-# Test examples that are loaded of each run.
-_NUM_LOADED = 1000
 
 
 @dataclass
 class Report:
-    """Write a page about runs: numbers, curves, samples, certificates and how to reproduce them.
+    """Write a page about runs: results, curves, samples, latents, and how to reproduce them.
 
     For example: aisle report runs/vae runs/ais --out report.html
 
@@ -46,12 +44,12 @@ class Report:
     seed: int = 0
     """Seed of the draws."""
 
-    model: Annotated[str | None, optional(metavar="MODULE:FUNCTION")] = None
-    """Function that builds the networks of runs of aisle.fit."""
+    label: Annotated[str | None, optional(metavar="COLUMN")] = None
+    """Column of a table that colours the latents, also one that was left out of the model.
+    By default a condition, or else the first category."""
 
-    data: Annotated[str | None, optional(metavar="DATA")] = None
-    """Their data."""
-
+    model: ModelName = None
+    data: DataName = None
     data_dir: MovedData = None
 
     def run(self) -> int:
@@ -72,7 +70,7 @@ class Report:
     def _open(self, path: Path) -> "Run":
         """Read a run, and load its weights and data where its networks can be built."""
         from aisle.cli.sample import opened
-        from aisle.data import spread
+        from aisle.report.labelling import with_data
         from aisle.report.reading import Weights, read_run
         from aisle.runs import commands
         from aisle.runs.opening import load_data
@@ -82,22 +80,19 @@ class Report:
         if is_own and self.model is None:
             return found
         run, dataset = opened(path, self.model if is_own else None, self.data, self.data_dir)
-        examples, problem, lines = None, "", ()
+        shape = run.shape or (() if dataset is None else dataset.shape)
+        weights, lines = Weights(run.model, run.proposal, shape, None), ()
         try:
-            test = (dataset or load_data(run, self.data_dir)).test
-            examples = test.observe(spread(len(test), _NUM_LOADED))
+            dataset = dataset or load_data(run, self.data_dir)
         except InputError as error:
-            problem = f"The data are not available: {error}."
+            weights = weights._replace(problem=f"The data are not available: {error}.")
+        else:
+            weights = with_data(weights, dataset, self.label, self.data_dir)
         if run.config is not None:
             train = f"{commands.train(run.config)} --out {shlex.quote(str(path))}"
             evaluations = [_evaluate_command(path, e) for e in reversed(found.evaluations)]
             lines = (train, *filter(None, evaluations))
-        shape = run.shape or (() if dataset is None else dataset.shape)
-        return found._replace(
-            update=run.update,
-            weights=Weights(run.model, run.proposal, shape, examples, problem),
-            commands=lines,
-        )
+        return found._replace(update=run.update, weights=weights, commands=lines)
 
     def _check(self) -> None:
         check_seed(self.seed)

@@ -2,21 +2,24 @@
 
 Matplotlib draws in stand-ins for the page's colours, which are then replaced by the variables of
 the style sheet, so that one drawing serves light and dark mode. Runs are named in the key beside
-the plots, so no text from outside is drawn.
+the plots; of text from outside, only names of columns and levels are drawn.
 """
 
 import html
 import io
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullLocator
 
+from aisle.report.columns import Marginal
 from aisle.report.comparison import Group
 from aisle.report.words import joined, with_error
 
@@ -32,8 +35,14 @@ _WIDTH = 4.7
 _NUM_POINTS = 100
 # Share of a run, its beginning, whose steep rise would flatten all that follows.
 _RISE = 0.1
-# Features with a histogram of their own; of more, means and standard deviations are drawn.
-_MOST_FEATURES = 12
+# Inches of the plot of one column.
+_SMALL = (3.1, 1.75)
+# Letters of a level or of a column that a plot has room for.
+_MOST_LETTERS = 18
+# Of correlations; both can be seen on white and on black.
+_ABOVE, _BELOW = "#2f86c9", "#d9661f"
+# Of labels beyond the colours.
+MARKERS = ("o", "^", "s")
 
 
 def training(group: Group) -> list[str]:
@@ -75,40 +84,125 @@ def gains(group: Group) -> str:
     return _svg(figure, f"Gains in log p(x) over {group.base}, in nats: {words}.")
 
 
-def marginals(group: Group, data: np.ndarray, samples: Mapping[int, np.ndarray]) -> str:
-    """Draw each feature of the data (grey) and of the samples of runs, by their style.
-
-    Few features have histograms. Of many, mean and standard deviation in the samples are drawn
-    against those in the data: a model that fits has them on the diagonal.
-    """
-    draw = _histograms if data.shape[1] <= _MOST_FEATURES else _moments
-    return _svg(draw(data, samples), f"Features in {group.data} and in samples of {group.names}.")
-
-
-def _histograms(data: np.ndarray, samples: Mapping[int, np.ndarray]) -> Figure:
-    rows, columns = -(-data.shape[1] // 4), min(4, data.shape[1])
-    figure = Figure(figsize=(2.6 * columns, 1.9 * rows))
-    every = figure.subplots(rows, columns, squeeze=False).flatten()
-    looks = [(data, {"color": _FAINT, "alpha": 0.4})]
-    looks += [(own, {"histtype": "step", **_look(style)}) for style, own in samples.items()]
-    for i, axes in enumerate(every[: data.shape[1]]):
-        # The data decide the range: a model that strays far would hide them.
-        low, high = np.quantile(data[:, i], [0.005, 0.995])
-        margin = 0.2 * (high - low) or 0.5
-        edges = np.linspace(low - margin, high + margin, 31)
-        for own, look in looks:
-            # Shares of all values, also of those beyond the edges.
-            axes.hist(own[:, i], edges, weights=np.full(len(own), 1 / len(own)), **look)
-        _frame(axes, f"feature {i + 1}", "")
+def marginal(one: Marginal, label: str) -> str:
+    """Draw a column: the data in grey, samples in the colours of their runs."""
+    figure = Figure(figsize=_SMALL)
+    axes = figure.subplots()
+    _frame(axes, "", "")
+    shares = [one.data, *one.models.values()]
+    looks = [{"color": _FAINT}, *(_look(style) for style in one.models)]
+    if one.bars.names:
+        _level_bars(axes, one.bars.names, [own[1:-1] for own in shares], looks)
+    else:
+        edges = np.log1p(one.bars.edges) if one.bars.is_log else one.bars.edges
+        axes.stairs(one.data[1:-1], edges, fill=True, color=_FAINT, alpha=0.4)
+        for own, look in zip(shares[1:], looks[1:], strict=True):
+            axes.stairs(own[1:-1], edges, baseline=None, linewidth=1.4, **look)
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(0)
         axes.yaxis.set_major_locator(NullLocator())
-    for axes in every[data.shape[1] :]:
-        axes.set_axis_off()
-    return figure
+    if one.bars.is_log:
+        ticks = np.array([0, *(10.0**i for i in range(9))])
+        ticks = ticks[ticks <= one.bars.edges[-1]]
+        axes.set_xticks(np.log1p(ticks), [_tick(tick, None) for tick in ticks])
+    return _svg(figure, label)
 
 
-def _moments(data: np.ndarray, samples: Mapping[int, np.ndarray]) -> Figure:
+def _level_bars(
+    axes: Axes, names: Sequence[str], shares: Sequence[np.ndarray], looks: Sequence[dict[str, Any]]
+) -> None:
+    """Draw a group of bars for each level, the first one on top."""
+    height = 0.8 / len(shares)
+    for i, (own, look) in enumerate(zip(shares, looks, strict=True)):
+        places = np.arange(len(names)) - 0.4 + (i + 0.5) * height
+        pale = {"color": look["color"], "alpha": 0.4 if i == 0 else 0.9}
+        axes.barh(places, own, 0.9 * height, **pale)
+    axes.set_yticks(range(len(names)), [_short(name) for name in names], parse_math=False)
+    axes.tick_params(axis="y", labelcolor=_INK)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlim(0)
+
+
+def strip(rest: Sequence[Marginal], label: str) -> str:
+    """Draw the differences of columns that have no plot of their own, a point for each."""
+    styles = sorted({style for one in rest for style in one.differences})
+    figure = Figure(figsize=(2 * _WIDTH, 0.7 + 0.2 * len(styles)))
+    axes = figure.subplots()
+    _frame(axes, "difference of each other column", "")
+    for style in styles:
+        values = [one.differences[style] for one in rest]
+        look = _look(style) | {"linestyle": "none", "marker": "o", "markersize": 5}
+        axes.plot(values, np.full(len(values), -style), **look, alpha=0.5)
+    axes.set_xlim(0, max(0.1, *axes.get_xlim()))
+    axes.margins(y=0.5)
+    axes.yaxis.set_major_locator(NullLocator())
+    return _svg(figure, label)
+
+
+def heat_map(names: Sequence[str], values: np.ndarray, label: str) -> str:
+    """Draw correlations: one colour above zero, another below, the stronger the more opaque."""
+    figure = Figure(figsize=(_WIDTH, 1.1 + 0.15 * max(12, len(names))))
+    axes = figure.subplots()
+    _frame(axes, "", "")
+    known = np.nan_to_num(values)
+    pixels = np.empty((*values.shape, 4))
+    pixels[..., :3] = np.where(known[..., None] > 0, to_rgb(_ABOVE), to_rgb(_BELOW))
+    pixels[..., 3] = np.abs(known)
+    axes.imshow(pixels, interpolation="none", aspect="auto")
+    size = 10.5 if len(names) <= 12 else 8.5
+    numbered = [f"{_short(name)}  {i + 1}" for i, name in enumerate(names)]
+    axes.set_yticks(range(len(names)), numbered, fontsize=size, parse_math=False)
+    axes.set_xticks(range(len(names)), range(1, len(names) + 1), fontsize=size)
+    axes.tick_params(axis="both", length=0, labelcolor=_INK)
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+    return _svg(figure, label)
+
+
+def latents(points: np.ndarray, shares: np.ndarray, codes: np.ndarray, label: str) -> str:
+    """Draw points in two dimensions, by codes of their labels; -1 is faint.
+
+    One dimension is drawn along the first axis, and spread along the second to be seen.
+    """
+    if points.shape[1] == 1:
+        points = np.stack([points[:, 0], np.random.RandomState(0).uniform(size=len(points))], 1)
+        figure, axes = _figure("", "the only latent; the height means nothing", 3.6)
+        axes.yaxis.set_major_locator(NullLocator())
+    else:
+        first = f"first principal component, {shares[0]:.0%} of the variance"
+        figure, axes = _figure(f"second principal component, {shares[1]:.0%}", first, 3.6)
+    for code in np.unique(codes).tolist():
+        own = points[codes == code]
+        color, marker = mark(code)
+        axes.plot(*own.T, marker, color=color, markersize=4.5, alpha=0.75, markeredgewidth=0)
+    return _svg(figure, label)
+
+
+def mark(code: int) -> tuple[str, str]:
+    """Return the colour and the marker of a label."""
+    if code < 0:
+        return _FAINT, MARKERS[0]
+    return _COLORS[code % len(_COLORS)], MARKERS[code // len(_COLORS) % len(MARKERS)]
+
+
+def variable(color: str) -> str:
+    """Return the page's name of a colour."""
+    return _VARIABLES[color]
+
+
+def _short(name: str) -> str:
+    return (
+        name
+        if len(name) <= _MOST_LETTERS
+        else f"{name[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
+    )
+
+
+def moments(data: np.ndarray, samples: Mapping[int, np.ndarray], label: str) -> str:
+    """Draw mean and standard deviation of each feature in the samples against those in the data."""
     figure = Figure(figsize=(2 * _WIDTH, 3.7))
-    summaries = {"mean": np.mean, "standard deviation": np.std}
+    summaries = {"mean": np.nanmean, "standard deviation": np.nanstd}
     for axes, (name, summary) in zip(figure.subplots(1, 2), summaries.items(), strict=True):
         own = summary(data, axis=0)
         for style, values in samples.items():
@@ -117,7 +211,7 @@ def _moments(data: np.ndarray, samples: Mapping[int, np.ndarray]) -> Figure:
         axes.axline((own[0], own[0]), slope=1, color=_FAINT, linewidth=0.8)
         axes.set_aspect("equal", adjustable="datalim")
         _frame(axes, f"{name} of each feature in samples", "in the data")
-    return figure
+    return _svg(figure, label)
 
 
 def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +262,9 @@ def _svg(figure: Figure, label: str) -> str:
     # The label makes the names of clipping paths unique on the page, and the same each time.
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10.5}
     text = io.StringIO()
-    with rc_context(settings):
+    with rc_context(settings), warnings.catch_warnings():
+        # Letters that Matplotlib's own font lacks are in the page's.
+        warnings.filterwarnings("ignore", message="Glyph")
         figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02)
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     found = re.search(r'(viewBox="[^"]*").*?</metadata>(.*)', text.getvalue(), re.DOTALL)
