@@ -4,7 +4,15 @@ BIN := .venv/bin
 # A file's tests share compilations, so they stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: help env browser demo test test-slow lint format docs bench breaks clean
+COMMA := ,
+# An environment: its folder, the versions in it, the extras.
+define fresh
+$(PYTHON) -m venv $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(2) --editable '.[$(3)]'
+touch $(1)/installed
+endef
+
+.PHONY: help env browser demo test test-slow test-doors test-oldest lint format docs bench breaks clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,9 +22,7 @@ env: .venv/installed  ## create .venv and install aisle into it
 # The stamp is newer than the files that decide what is installed, so a second make installs nothing.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aisle needs Python 3.11 or newer; set PYTHON=python3.11")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	$(call fresh,.venv,constraints.txt,dev)
 
 demo: env  ## train four methods on digits and compare them, in minutes
 	$(BIN)/aisle demo
@@ -39,6 +45,20 @@ test: env  ## all tests but the slow ones
 test-slow: env browser  ## the slow tests
 	$(PYTEST) -m slow
 
+# PyTorch and Flax are large, so they have an environment of their own; it takes some minutes to make.
+.venv-doors/installed: pyproject.toml constraints.txt
+	$(call fresh,.venv-doors,constraints.txt,dev$(COMMA)flax$(COMMA)torch)
+
+.venv-oldest/installed: pyproject.toml constraints-oldest.txt
+	$(call fresh,.venv-oldest,constraints-oldest.txt,dev)
+
+test-doors: .venv-doors/installed  ## the tests that need PyTorch and Flax
+	.venv-doors/bin/python -m pytest tests/doors
+	.venv-doors/bin/python -m pytest tests/test_docstrings.py tests/test_examples.py -k 'from_ or to_torch or doors or pytorch'
+
+test-oldest: .venv-oldest/installed  ## the fast tests with the oldest versions
+	.venv-oldest/bin/python -m pytest -n auto --dist loadfile -m 'not slow'
+
 lint: env  ## ruff and basedpyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,4 +78,4 @@ breaks: env  ## break the code on purpose, see the tests catch each break
 	$(BIN)/python scripts/breaks.py
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .pytest_cache .ruff_cache src/*.egg-info
+	rm -rf .venv .venv-doors .venv-oldest .pytest_cache .ruff_cache src/*.egg-info

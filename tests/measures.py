@@ -1,5 +1,8 @@
-"""What statistical tests measure by."""
+"""What tests measure by: standard errors, and programs that were compiled."""
 
+from contextlib import contextmanager
+
+import jax
 import numpy as np
 
 
@@ -14,3 +17,19 @@ def log_mean_exp(values, axis):
     values = np.asarray(values, np.float64)
     highest = values.max(axis, keepdims=True)
     return np.log(np.mean(np.exp(values - highest), axis)) + highest.squeeze(axis)
+
+
+@contextmanager
+def compilations():
+    """Yield a list that grows by each program that XLA is given."""
+    found = []
+
+    def listen(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -26,7 +26,8 @@ GLOBALS = {
 }
 # What users are given and do not make, or make by other words.
 GIVEN = {"AnnealInfo", "Annealed", "Fitted", "LogLikelihood", "Look", "Losses", "Metrics"}
-GIVEN |= {"MoveInfo", "Run"}
+GIVEN |= {"Comparison", "MoveInfo", "Run"}
+EXTRAS = {"from_torch": ["torch"], "to_torch": ["torch"], "from_flax": ["flax"]}
 
 
 def public():
@@ -63,6 +64,8 @@ PUBLIC = dict(public())
     "name", [name for name, found in PUBLIC.items() if is_made_by_users(name, found)]
 )
 def test_there_is_an_example_and_it_is_right(name):
+    for extra in EXTRAS.get(name, ()):
+        pytest.importorskip(extra, reason=f"{extra} is not installed: make test-doors has it")
     tests = examples(name, PUBLIC[name])
     assert tests, f"aisle.{name} has no example in its docstring"
     output = []

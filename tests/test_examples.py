@@ -69,6 +69,8 @@ def commands(*start):
 @pytest.mark.parametrize("code", list(python_blocks()))
 def test_every_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for extra in re.findall(r"^(?:import|from) (torch|flax)\b", code, re.MULTILINE):
+        pytest.importorskip(extra, reason=f"{extra} is not installed: make test-doors has it")
     run_python(code)
 
 
@@ -183,8 +185,18 @@ def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
     assert abs(errors.mean() + found["result"].gap.mean) < 0.2
 
 
+@pytest.mark.slow
+def test_a_vae_of_pytorch_is_evaluated_and_trained_on(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed: make test-doors has it")
+    found = run_example("pytorch_vae.py", tmp_path, monkeypatch)
+    before, after = found["before"], found["after"]
+    assert before.importance.bound.mean < before.mean  # both are too low, and annealing less so
+    assert before.gap.mean < 1 and found["gain"].mean() > 4 * found["error"]
+    assert after.mean > before.mean
+
+
 def test_every_example_is_tested():
-    tested = {"categories.py", "counts.py", "evaluate_elsewhere.py"}
+    tested = {"categories.py", "counts.py", "evaluate_elsewhere.py", "pytorch_vae.py"}
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == tested
 
 

@@ -38,6 +38,7 @@ ALLOWED = {
     "evaluation": MATHS,
     "runs": RUNS,
     "report": RUNS | {"runs"},
+    "estimator": RUNS | {"runs"},
     "__main__": {"cli"},
     "cli": RUNS | {"runs", "report"},
 }

@@ -23,11 +23,14 @@ from .data import (
     read_table as read_table,
 )
 from .errors import InputError as InputError, TrainingError as TrainingError
+from .estimator import LatentDensity as LatentDensity
 from .evaluation import (
     Certificate as Certificate,
+    Comparison as Comparison,
     ImportanceSampler as ImportanceSampler,
     LogLikelihood as LogLikelihood,
     Sampler as Sampler,
+    compare as compare,
     impute as impute,
     log_likelihood as log_likelihood,
     sample_posterior as sample_posterior,
@@ -68,14 +71,19 @@ from .models import (
     ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial,
     convolutional_model as convolutional_model,
     encode as encode,
+    from_flax as from_flax,
+    from_numpyro as from_numpyro,
+    from_torch as from_torch,
     mlp_model as mlp_model,
     one_layer as one_layer,
     reconstruct as reconstruct,
     sample as sample,
+    to_torch as to_torch,
     transposed_kernel as transposed_kernel,
     two_layer as two_layer,
 )
 from .runs.fitting import Fitted as Fitted, fit as fit
+from .runs.loading import load as load
 from .runs.opening import Run as Run, load_weights as load_weights, open_run as open_run
 from .runs.recorder import RunFolder as RunFolder
 from .types import (

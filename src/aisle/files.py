@@ -91,6 +91,18 @@ def json_text(content: Mapping[str, object], indent: int = 2) -> str:
     return json.dumps(finite(content), indent=indent, allow_nan=False) + "\n"
 
 
+def parsed(content: str | bytes) -> Any:
+    """Return what JSON holds, or raise ValueError, whatever the content: NaN is no JSON."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def finite(value: Any) -> Any:
     """Replace what JSON cannot say."""
     if isinstance(value, Mapping):

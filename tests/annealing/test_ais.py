@@ -151,12 +151,27 @@ def test_the_reverse_run_is_the_reversal_of_the_forward_run(both_ways, name):
     It alone sees a wrong reversal: E[1/w] = 1/Z holds for any kernels that leave the densities
     invariant.
     """
-    there, back = (np.asarray(run.log_weight, float) for run in both_ways(name))
+    assert_crooks(*(np.asarray(run.log_weight, float) for run in both_ways(name)))
+
+
+def assert_crooks(there, back):
     share = np.exp(there) / np.exp(there).mean()
     predicted = np.mean(share * there)
     # The forward side's error, as a spread added to the reverse side's samples.
     spread = share * (there - predicted)
     assert abs(z_score(back - predicted - spread, 0)) < 4
+
+
+def test_moves_at_the_posterior_before_a_reverse_run_leave_crooks_relation_as_it_is(
+    keys, both_ways
+):
+    """They are moves after a forward run, which its weight does not see."""
+    short = LADDERS["everything"]
+    long = short.lengthened(2)
+    assert long.num_moves == short.num_moves + 2
+    there = np.asarray(both_ways("everything")[0].log_weight, float)
+    back = backward(keys, problems.lopsided().sample, *lopsided_ends(), long).log_weight
+    assert_crooks(there, np.asarray(back, float))
 
 
 LONG = ladder(8, 0.7, HMC(3, refresh=0.5), schedule=schedules.sigmoid)

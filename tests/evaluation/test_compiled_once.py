@@ -1,7 +1,5 @@
 """A second evaluation of the same shapes compiles nothing, and objects are seen as they are."""
 
-from contextlib import contextmanager
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +9,7 @@ import pytest
 from aisle import compilation, log_likelihood, sample_posterior
 from aisle.models import LinearGaussian
 from evaluating import chosen
+from measures import compilations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
@@ -18,22 +17,6 @@ MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
 XS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 OPTIONS = {"num_temperatures": 2, "num_simulated": 3, "importance_samples": 2}
 FORWARD = {"num_simulated": 0, "importance_samples": 0}
-
-
-@contextmanager
-def compilations():
-    """Yield a list that grows by each program that XLA is given."""
-    found = []
-
-    def listen(event, seconds, **_):
-        if event == "/jax/core/compile/backend_compile_duration":
-            found.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def evaluate(model=MODEL, x=XS, **changes):

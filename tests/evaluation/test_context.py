@@ -8,7 +8,7 @@ import pytest
 from aisle import HMC, Ladder, LinearGaussian, Split, log_likelihood, sample_posterior, schedules
 from aisle.context import Context, InContext
 from aisle.errors import InputError
-from aisle.evaluation import examples, pilot, refitting, rounds
+from aisle.evaluation import examples, pilot, refitting, task
 from contexts import MODEL, Encoder, draw_contexts, draw_observations, exact_log_p, law, row
 from evaluating import chosen
 from measures import z_score
@@ -28,13 +28,13 @@ def part(number, contexts=CONTEXTS):
 @pytest.fixture
 def jobs(monkeypatch):
     """The jobs that are walked."""
-    found, walk = [], rounds.walk
+    found, walk = [], task.walk
 
     def recorded(job, *args, **kwargs):
         found.append(job)
         return walk(job, *args, **kwargs)
 
-    monkeypatch.setattr(rounds, "walk", recorded)
+    monkeypatch.setattr(task, "walk", recorded)
     return found
 
 

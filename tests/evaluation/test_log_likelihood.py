@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from aisle import Ladder, anneal, anneal_reverse, log_likelihood
 from aisle.errors import InputError
-from aisle.evaluation import folders, pilot, rounds, work
+from aisle.evaluation import folders, pilot, task, work
 from aisle.evaluation.folders import claim
 from aisle.evaluation.results import as_json
 from aisle.files import locked
@@ -33,7 +33,9 @@ BIAS, SIGMA = np.array([0.2, 0.0, -1.0, 0.5]), 0.6
 MODEL = LinearGaussian(
     jnp.asarray(WEIGHT, jnp.float32), jnp.asarray(BIAS, jnp.float32), jnp.log(SIGMA)
 )
-SEED, NUM_CHAINS, NUM_TEMPERATURES, NUM_LEAPFROG, REFRESH = 7, 2, 4, 2, 0.6
+SEED, NUM_CHAINS, NUM_TEMPERATURES, NUM_LEAPFROG, REFRESH = 7, 3, 4, 2, 0.6
+# The root of the number of chains, rounded up.
+NUM_REVERSE = 2
 NUM_EXAMPLES, NUM_SIMULATED, NUM_SAMPLES = 1000, 400, 20
 TARGET = 0.65
 GRADIENTS_PER_CHAIN = 1 + (NUM_TEMPERATURES - 1) * NUM_LEAPFROG
@@ -108,13 +110,13 @@ def done(tmp_path_factory, quick_compilation):
     """An evaluation with everything, kept in a folder."""
     folder = tmp_path_factory.mktemp("done") / "new" / "folder"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "preferred_examples", lambda *_: PREFERRED)
+        patch.setattr(task, "preferred_examples", lambda *_: PREFERRED)
         return Done(evaluate(out=folder), folder)
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(rounds, "preferred_examples", lambda *_: PREFERRED)
+    monkeypatch.setattr(task, "preferred_examples", lambda *_: PREFERRED)
 
 
 def read_numbers(folder):
@@ -128,7 +130,7 @@ def read_numbers(folder):
     }
 
 
-def round_key(purpose, number=0):
+def round_key(purpose, number=NUM_TEMPERATURES):
     root = jax.random.key(SEED)
     return jax.random.fold_in(jax.random.fold_in(root, number), purpose)
 
@@ -149,12 +151,28 @@ def test_the_mean_and_its_error_are_those_of_the_examples(done):
     np.testing.assert_array_equal(done.result.indices, np.arange(NUM_EXAMPLES))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_device")
+def test_what_was_planned_is_unbiased_and_as_near_as_it_says():
+    """The plan is made with other keys, so that the reported weights are unbiased all the same."""
+    said = []
+    result = evaluate(tolerance=0.05, importance_samples=0, refit=0, report=said.append)
+    assert result.is_tolerance_reached
+    plan = said[0]
+    assert plan.num_temperatures == result.rounds[0].num_temperatures
+    errors = result.log_p - exact_log_p(XS)
+    assert abs(z_score(np.exp(errors), 1)) < 4
+    assert -0.05 < errors.mean() < 0
+    # Neither far less nor far more than it takes.
+    assert 0.2 < result.rounds[0].bdmc.gap.mean / plan.gap < 1.5
+
+
 @eqx.filter_jit
 def chains_by_hand(ladder, xs):
     """The runs of a round, with its frozen step sizes, keys of the examples' numbers and chains."""
 
     def chain(x, index, number):
-        key = jax.random.fold_in(jax.random.fold_in(round_key(rounds._FORWARD), index), number)
+        key = jax.random.fold_in(jax.random.fold_in(round_key(task.FORWARD), index), number)
         return anneal(key, ENCODER(x), log_joint(MODEL, x), ladder)
 
     each = jax.vmap(jax.vmap(chain, (None, None, 0)), (0, 0, None))
@@ -177,7 +195,7 @@ def test_the_chains_are_those_of_the_frozen_step_sizes(done):
     sizes = weights.sum(1) ** 2 / (weights**2).sum(1)
     np.testing.assert_allclose(result.effective_sample_size, sizes, rtol=1e-3)
     assert result.acceptance.shape == (NUM_TEMPERATURES - 1,)
-    with np.load(done.folder / "round0" / "step_sizes.npz") as file:
+    with np.load(done.folder / "step_sizes-T4.npz") as file:
         np.testing.assert_array_equal(file["step_sizes"], result.step_sizes)
     assert result.num_nonfinite.tolist() == [0] * NUM_EXAMPLES
 
@@ -186,19 +204,32 @@ def test_step_sizes_are_tuned_to_the_target(done):
     np.testing.assert_allclose(done.result.acceptance, TARGET, atol=0.07)
 
 
+def upper_by_hand(up, down):
+    """Minus the log of the mean of 1 / W, one sum at a time."""
+    up, down = np.exp(np.float64(up)), np.exp(np.float64(down))
+    places = np.arange(up.shape[1])
+    inverse = [
+        1 / np.hstack([up[:, places != place], down[:, [chain]]]).mean(1)
+        for place in places
+        for chain in range(down.shape[1])
+    ]
+    return -np.log(np.mean(inverse, axis=0))
+
+
 def test_bidirectional_bounds_enclose_the_truth(done):
     """Which is known, as the simulated examples can be drawn again."""
 
     def simulate(index):
-        key = jax.random.fold_in(round_key(rounds._BDMC), index)
+        key = jax.random.fold_in(round_key(task.BDMC), index)
         key_z, key_x, _, _ = jax.random.split(key, 4)
         return MODEL.sample_observation(key_x, MODEL.sample_prior(key_z))
 
     exact = exact_log_p(jax.vmap(simulate)(jnp.arange(NUM_SIMULATED)))
-    numbers = read_numbers(done.folder / "round0" / "bidirectional")
-    assert numbers["up"].shape == numbers["down"].shape == (NUM_SIMULATED, NUM_CHAINS)
+    numbers = read_numbers(done.folder / "T4" / "bidirectional")
+    assert numbers["up"].shape == (NUM_SIMULATED, NUM_CHAINS)
+    assert numbers["down"].shape == (NUM_SIMULATED, NUM_REVERSE)
     lower = log_mean_exp(numbers["up"], 1)
-    upper = -log_mean_exp(-numbers["down"], 1)
+    upper = upper_by_hand(numbers["up"], numbers["down"])
     assert abs(z_score(np.exp(lower - exact), 1)) < 4
     assert abs(z_score(np.exp(exact - upper), 1)) < 4
     assert z_score(lower, exact.mean()) < z_score(upper, exact.mean())
@@ -219,25 +250,35 @@ def both_ways_by_hand(ladder, indices):
     """The chains of the certificate: its bounds hold for any kernel, so these are compared."""
 
     def example(index):
-        key = jax.random.fold_in(round_key(rounds._BDMC), index)
+        key = jax.random.fold_in(round_key(task.BDMC), index)
         key_z, key_x, key_up, key_down = jax.random.split(key, 4)
         z = MODEL.sample_prior(key_z)
         x = MODEL.sample_observation(key_x, z)
         q, density = ENCODER(x), log_joint(MODEL, x)
 
-        def chain(number):
-            up = anneal(jax.random.fold_in(key_up, number), q, density, ladder)
-            down = anneal_reverse(jax.random.fold_in(key_down, number), z, q, density, ladder)
-            return up.log_weight, down.log_weight
+        # A tenth of T moves at the posterior, rounded up, is one.
+        long = Ladder(
+            jnp.append(ladder.betas, 1.0),
+            jnp.append(ladder.step_sizes, ladder.step_sizes[-1]),
+            ladder.transition,
+            last_move=False,
+        )
 
-        return jax.vmap(chain)(jnp.arange(NUM_CHAINS))
+        def there(number):
+            return anneal(jax.random.fold_in(key_up, number), q, density, ladder).log_weight
+
+        def back(number):
+            key = jax.random.fold_in(key_down, number)
+            return anneal_reverse(key, z, q, density, long).log_weight
+
+        return jax.vmap(there)(jnp.arange(NUM_CHAINS)), jax.vmap(back)(jnp.arange(NUM_REVERSE))
 
     return jax.vmap(example)(indices)
 
 
 def test_the_certificate_is_of_the_reported_kernel_in_both_directions(done):
     up, down = both_ways_by_hand(ladder_of(done.result), jnp.arange(NUM_SIMULATED))
-    numbers = read_numbers(done.folder / "round0" / "bidirectional")
+    numbers = read_numbers(done.folder / "T4" / "bidirectional")
     np.testing.assert_allclose(numbers["up"], up, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(numbers["down"], down, rtol=1e-4, atol=1e-4)
 
@@ -268,7 +309,9 @@ def test_a_latent_that_only_varies_by_noise_is_not_active(done):
 
 def test_every_gradient_is_counted(done):
     tuning = 20 * 64 * (1 + NUM_TEMPERATURES * NUM_LEAPFROG)
-    wanted = tuning + NUM_CHAINS * GRADIENTS_PER_CHAIN * (NUM_EXAMPLES + 2 * NUM_SIMULATED)
+    back = NUM_REVERSE * (GRADIENTS_PER_CHAIN + NUM_LEAPFROG)
+    simulated = NUM_SIMULATED * (NUM_CHAINS * GRADIENTS_PER_CHAIN + back)
+    wanted = tuning + NUM_CHAINS * GRADIENTS_PER_CHAIN * NUM_EXAMPLES + simulated
     assert done.result.decoder_gradients == done.result.rounds[0].decoder_gradients == wanted
 
 
@@ -283,7 +326,8 @@ def test_the_files_have_the_result(done):
         np.testing.assert_array_equal(file["log_p"], done.result.log_p)
     names = {path.name for path in done.folder.iterdir()}
     assert names == {"settings.json", "result.json", "examples.npz", "examples.csv"} | {
-        "round0",
+        "T4",
+        "step_sizes-T4.npz",
         f"importance{NUM_SAMPLES}",
     }
 
@@ -293,7 +337,7 @@ def test_order_tiles_and_devices_do_not_matter(done, monkeypatch):
     order = np.random.default_rng(1).permutation(NUM_EXAMPLES)
     devices = jax.devices()[:3]
     monkeypatch.setattr(jax, "devices", lambda: devices)
-    monkeypatch.setattr(rounds, "preferred_examples", lambda *_: 7)
+    monkeypatch.setattr(task, "preferred_examples", lambda *_: 7)
     settings = SETTINGS | {"num_simulated": 0, "importance_samples": 0, "indices": order}
     found = log_likelihood(MODEL, ENCODER, XS[order], **chosen(**settings))
     np.testing.assert_array_equal(found.indices, order)
@@ -328,11 +372,11 @@ def copied(done, tmp_path, small_tiles):
 @pytest.mark.parametrize(
     "missing",
     [
-        ["round0/forward/00000768.npz"],
+        ["T4/forward/00000768.npz"],
         [
-            "round0/step_sizes.npz",
-            "round0/bidirectional/00000256.npz",
-            "round0/forward",
+            "step_sizes-T4.npz",
+            "T4/bidirectional/00000256.npz",
+            "T4/forward",
             f"importance{NUM_SAMPLES}",
             "result.json",
         ],
@@ -362,13 +406,13 @@ def test_a_finished_evaluation_costs_nothing(done, copied, monkeypatch):
     np.testing.assert_array_equal(found.log_p, done.result.log_p)
     assert (found.bdmc, found.importance) == (None, None)
     fewer = evaluate(out=copied, importance_samples=0, num_simulated=100)
-    lower = log_mean_exp(read_numbers(copied / "round0" / "bidirectional")["up"], 1)[:100]
+    lower = log_mean_exp(read_numbers(copied / "T4" / "bidirectional")["up"], 1)[:100]
     np.testing.assert_allclose(fewer.bdmc.lower, summarise(lower), rtol=1e-5)
 
 
 def test_time_that_is_up_is_said(done, copied):
-    shutil.rmtree(copied / "round0" / "forward")
-    shutil.rmtree(copied / "round0" / "bidirectional")
+    shutil.rmtree(copied / "T4" / "forward")
+    shutil.rmtree(copied / "T4" / "bidirectional")
     found = evaluate(out=copied, max_seconds=1e-6, importance_samples=0)
     assert not found.is_complete
     assert found.is_tolerance_reached is None

@@ -11,6 +11,7 @@ from aisle import log_likelihood
 from aisle.errors import InputError
 from aisle.evaluation import refitting
 from aisle.models import DiagonalNormal, LinearGaussian
+from aisle.progress import Progress
 from evaluating import chosen
 from measures import z_score
 
@@ -96,8 +97,8 @@ def test_chains_start_from_the_refitted_proposal_and_bounds_are_of_the_given_one
 def test_a_refitted_proposal_is_kept(tmp_path, monkeypatch, capsys):
     first = evaluate(refit=20, out=tmp_path / "out", show_progress=True)
     assert "refitting  20/20  gap without annealing" in capsys.readouterr().err
-    assert first.seconds > np.load(tmp_path / "out" / "refitted.npz")["seconds"] > 0
-    for file in (tmp_path / "out" / "round0").glob("*/*.npz"):
+    assert first.seconds > np.load(tmp_path / "out" / "refitted20.npz")["seconds"] > 0
+    for file in (tmp_path / "out" / "T3").glob("*/*.npz"):
         file.unlink()
     monkeypatch.setattr(refitting, "_fit", pytest.fail)
     again = evaluate(refit=20, out=tmp_path / "out")
@@ -106,13 +107,31 @@ def test_a_refitted_proposal_is_kept(tmp_path, monkeypatch, capsys):
         evaluate(refit=21, out=tmp_path / "out")
 
 
-@pytest.mark.slow
-def test_only_a_first_round_pays_for_refitting():
-    found = evaluate(refit=20, tolerance=1000.0, importance_samples=0)
-    first, second = found.rounds
-    assert first.decoder_gradients > 20 * refitting.BATCH_SIZE
-    doubled = evaluate(num_temperatures=6, importance_samples=0)
-    assert second.decoder_gradients == doubled.decoder_gradients
+def test_refitting_that_was_killed_goes_on(tmp_path, monkeypatch):
+    """With the same weights in the end, and with the seconds before the kill."""
+    monkeypatch.setattr(refitting, "_KEEP_EVERY", 4)
+    whole, _ = refitting.refit(KEY, MODEL, SURE, 10, show_progress=False)
+    done, saved = [], refitting.save_arrays
+
+    def save(path, arrays):
+        saved(path, arrays | {"seconds": np.array(1000.0)})
+        done.append(path)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(refitting, "save_arrays", save)
+    with pytest.raises(KeyboardInterrupt):
+        refitting.refit(KEY, MODEL, SURE, 10, tmp_path / "refitted.npz", show_progress=False)
+    assert int(np.load(done[-1])["number"]) == 8
+    updates = []
+    monkeypatch.setattr(Progress, "advance", lambda self, number, *_: updates.append(number))
+    found, seconds = refitting.refit(
+        KEY, MODEL, SURE, 10, tmp_path / "refitted.npz", show_progress=False
+    )
+    assert updates == [9, 10]
+    assert seconds > 1000
+    jax.tree.map(np.testing.assert_array_equal, found, whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["refitted.npz"]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ RESULT = LogLikelihood(
     # A third: no short decimal has its value.
     log_p=np.array([-9.0, -10.0 - 1 / 3, -11.0 + 1 / 3]),
     effective_sample_size=np.array([3.5, 1.5, 4.0], np.float32),
+    pareto_shape=np.array([0.25, np.nan, 0.5]),
     num_nonfinite=np.array([0, 2, 5], np.int32),
     acceptance=np.array([0.5, 0.75]),
     betas=np.array([0, 0.25, 0.5, 1], np.float32),
@@ -99,6 +100,12 @@ def test_the_file_has_what_was_promised():
         "decoder_gradients": 3000,
         "seconds": 3.562,
         "effective_sample_size": {"mean": 3.0, "smallest": 1.5},
+        # Of 4 chains: the root of (4 / ESS - 1) / 3.
+        "monte_carlo_error": {
+            "median": pytest.approx(np.sqrt(1 / 21)),
+            "largest": pytest.approx(np.sqrt(5 / 9)),
+        },
+        "num_doubtful_examples": 1,
         "num_nonfinite_transitions": 7,
         "num_nonfinite_examples": 0,
         "is_complete": True,
@@ -154,6 +161,12 @@ def test_what_is_not_finite_is_counted_and_null():
     assert content["acceptance"] == [None, 0.5]
 
 
+def test_one_chain_knows_no_doubt():
+    alone = dataclasses.replace(RESULT, settings={**RESULT.settings, "num_chains": 1})
+    assert np.isnan(alone.monte_carlo_error[0]) and not alone.is_doubtful.any()
+    assert strictly(as_json(alone))["monte_carlo_error"]["median"] is None
+
+
 def test_three_files_agree(tmp_path):
     save(RESULT, tmp_path / "new" / "folder")
     folder = tmp_path / "new" / "folder"
@@ -168,9 +181,19 @@ def test_three_files_agree(tmp_path):
     np.testing.assert_array_equal(columns["num_nonfinite"], RESULT.num_nonfinite)
     with (folder / "examples.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["index", "log_p", "effective_sample_size", "num_nonfinite"]
-    for name, kind in zip(rows[0], (int, float, float, int), strict=True):
-        assert [kind(row[name]) for row in rows] == columns[name].tolist()
+    kinds = {
+        "index": int,
+        "log_p": float,
+        "monte_carlo_error": float,
+        "effective_sample_size": float,
+        "pareto_shape": float,
+        "is_doubtful": {"False": False, "True": True}.get,
+        "num_nonfinite": int,
+    }
+    assert list(rows[0]) == list(kinds)
+    for name, kind in kinds.items():
+        np.testing.assert_array_equal([kind(row[name]) for row in rows], columns[name])
+    assert columns["is_doubtful"].tolist() == [False, True, False]
 
 
 def test_a_result_takes_the_place_of_an_older_one(tmp_path):

@@ -1,14 +1,16 @@
-"""How T is doubled and when it stops, with runs that are scripted instead of computed."""
+"""How plans are made and carried out, with runs that are scripted instead of computed."""
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from aisle import log_likelihood, schedules
-from aisle.evaluation import examples, pilot, rounds
+from aisle.evaluation import examples, pilot, planning, plans, rounds, task
+from aisle.evaluation.planning import Plan
 from aisle.evaluation.work import Outcome
 from aisle.models import DiagonalNormal, LinearGaussian
 from evaluating import chosen, kernel
@@ -16,7 +18,7 @@ from evaluating import chosen, kernel
 MODEL = LinearGaussian(jnp.ones((3, 1)), jnp.zeros(3), jnp.zeros(()))
 XS = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
 PILOT_XS = XS[:2] + 3
-NUM_CHAINS = 2
+NUM_CHAINS, NUM_REVERSE = 4, 2
 
 
 def encoder(x):
@@ -26,20 +28,21 @@ def encoder(x):
 class Script:
     """Stands in for the runs: what they would find, by T, and what they were asked for.
 
-    The bounds are `gap` apart. So many `seconds` pass in a walk, and `num_done` of its examples
-    are done, those at `places`.
+    Log-weights vary by `spread`, forwards and in reverse as Crooks' relation says; those of
+    certificates by `certified`, and those of given examples by `given`, if there is one. So many
+    `seconds` pass in a walk, and `num_done` of its examples are done, those at `places`.
     """
 
     def __init__(self, monkeypatch):
-        self.gap = lambda T: 8 / T
-        self.estimate = lambda T: -10 - 4 / T
-        self.seconds = lambda T: 0.0
+        self.spread = lambda T: 40 / T
+        self.certified = self.given = None
+        self.seconds = lambda job, T: 1e-9 * T
         self.num_done = lambda job, T: len(job.indices)
         self.places = slice
         self.jobs, self.keys, self.pilots, self.deadlines = [], [], [], []
-        monkeypatch.setattr(rounds, "walk", self.walk)
+        monkeypatch.setattr(task, "walk", self.walk)
         monkeypatch.setattr(pilot, "tune", self.tune)
-        monkeypatch.setattr(rounds, "simulate", self.simulate)
+        monkeypatch.setattr(task, "simulate", self.simulate)
 
     def walk(self, job, folder, *, memory, deadline, show_progress):
         self.jobs.append(job)
@@ -50,21 +53,22 @@ class Script:
             numbers = {"bound": np.zeros(number), "elbo": np.zeros(number), "half_means": halves}
             return Outcome(job.indices, numbers, 0.0)
         self.deadlines.append(deadline)
-        T = len(job.context[2].step_sizes)
+        T, chains = len(job.context[2].step_sizes), job.context[3]
         indices = job.indices[self.places(self.num_done(job, T))]
-        # Chains that agree: their mean is each of them.
-        ones = np.ones((len(indices), NUM_CHAINS), np.float32)
-        if job.function is examples.both_ways:
-            gap = self.gap(T)
-            gap = np.resize(gap, (len(indices), 1)) if np.ndim(gap) else gap
-            numbers = {"up": -20 * ones, "down": (gap - 20) * ones}
-        else:
-            numbers = {
-                "log_weight": self.estimate(T) * ones,
-                "mean_acceptance": np.full(T - 1, 0.5),
-            }
+        is_certificate = job.function is examples.both_ways and chains == NUM_CHAINS
+        own = self.given if job.function is examples.forward else is_certificate and self.certified
+        spread = (own or self.spread)(T)
+        numbers = self.weights(spread, indices, chains)
+        if job.function is examples.forward:
+            numbers = {"log_weight": numbers["up"], "mean_acceptance": np.full(T - 1, 0.5)}
         numbers["num_nonfinite"] = np.zeros(len(indices), int)
-        return Outcome(indices, numbers, self.seconds(T))
+        return Outcome(indices, numbers, self.seconds(job, T))
+
+    def weights(self, spread, indices, chains):
+        random = np.random.default_rng(3)
+        noise = random.standard_normal((10_000, chains + math.isqrt(chains - 1) + 1))[indices]
+        up, down = np.split(np.sqrt(spread) * noise - 20, [chains], axis=1)
+        return {"up": np.float32(up - spread / 2), "down": np.float32(down + spread / 2)}
 
     def tune(self, key, model, proposal, xs, kernel, num_temperatures):
         self.keys.append(key)
@@ -76,6 +80,12 @@ class Script:
         self.keys.append(key)
         return jnp.full((number, 3), 7.0)
 
+    def certificates(self):
+        """The walks of certificates: their T, and the numbers of their examples."""
+        both = [job for job in self.jobs if job.function is examples.both_ways]
+        own = [job for job in both if job.context[3] == NUM_CHAINS]
+        return [(len(job.context[2].step_sizes), job.indices) for job in own]
+
 
 @pytest.fixture
 def script(monkeypatch):
@@ -83,7 +93,7 @@ def script(monkeypatch):
 
 
 def evaluate(**changes):
-    settings = {"num_chains": NUM_CHAINS, "num_temperatures": 4, "num_simulated": 3}
+    settings = {"num_chains": NUM_CHAINS, "num_temperatures": 4, "num_simulated": 30, "refit": 0}
     return log_likelihood(MODEL, encoder, XS, **chosen(**settings | changes))
 
 
@@ -91,113 +101,102 @@ def temperatures(result):
     return [round_.num_temperatures for round_ in result.rounds]
 
 
+def cost(T, given, simulated):
+    """Gradients of chains of one leapfrog step, those back with a tenth of T moves more."""
+    back = NUM_REVERSE * (T + -(-T // 10))
+    return given * NUM_CHAINS * T + simulated * (NUM_CHAINS * T + back)
+
+
+# Tuning on 50 temperatures, and short runs of 25 and 100, of 32 examples and 9 + 3 chains.
+PILOTS = 20 * 64 * 51 + sum(32 * (9 * T + 3 * (T + -(-T // 10))) for T in (25, 100))
+
+
 def test_without_a_tolerance_there_is_one_round(script):
     result = evaluate()
     assert temperatures(result) == [4]
-    assert (result.is_tolerance_reached, result.is_complete) == (None, True)
-    assert result.rounds[0].change is None
+    assert (result.is_tolerance_reached, result.is_complete, result.plan) == (None, True, None)
     assert len(script.jobs) == 2
+    assert result.decoder_gradients == 20 * 64 * 5 + cost(4, 5, 30)
 
 
-def test_temperatures_double_until_the_gap_and_the_change_are_small(script):
-    """The gap is 2, 1, 1/2, 1/4 and the change 1/2, 1/4, 1/8 from the second round on."""
-    reported = []
-    result = evaluate(tolerance=0.3, report=reported.append)
-    assert temperatures(result) == [4, 8, 16, 32]
-    assert reported == result.rounds
+def test_a_plan_goes_to_the_tolerance_at_once(script):
+    said = []
+    result = evaluate(tolerance=0.1, report=said.append)
+    plan, round_ = said
+    assert (plan, [round_]) == (result.plan, result.rounds)
     assert result.is_tolerance_reached is True
-    np.testing.assert_allclose([r.bdmc.gap.mean for r in result.rounds], [2, 1, 0.5, 0.25])
-    changes = [r.change for r in result.rounds[1:]]
-    np.testing.assert_allclose(changes, [0.5, 0.25, 0.125], rtol=1e-5)
-    # What is reported is of the last round, with nothing of those before but their cost.
-    np.testing.assert_allclose(result.log_p, -10.125)
-    assert result.betas.shape == (33,)
-    costs = [20 * 64 * (1 + min(T, 50)) + (5 + 6) * NUM_CHAINS * T for T in (4, 8, 16, 32)]
-    assert [r.decoder_gradients for r in result.rounds] == costs
-    assert result.decoder_gradients == sum(costs)
-
-
-@pytest.mark.parametrize(
-    ("gap", "estimate", "wanted"),
-    [
-        (lambda T: 8 / T, lambda T: -10.0, [4, 8, 16, 32]),
-        (lambda T: 0.0, lambda T: -10 - 16 / T, [4, 8, 16, 32, 64]),
-        (lambda T: 0.0, lambda T: -10 + 16 / T, [4, 8, 16, 32, 64]),
-        (lambda T: 0.0, lambda T: -10.0, [4, 8]),
-    ],
-    ids=["gap", "rise", "fall", "at once"],
-)
-def test_both_must_be_small_and_a_change_needs_two_rounds(script, gap, estimate, wanted):
-    script.gap, script.estimate = gap, estimate
-    result = evaluate(tolerance=0.3)
-    assert temperatures(result) == wanted
-    assert result.is_tolerance_reached is True
-
-
-def spread_gap(mean, error):
-    """A gap of three kinds of examples; so large is its error with three of them."""
-    return mean + error * np.array([[-1], [0], [1]]) * np.sqrt(3)
-
-
-def test_a_gap_must_be_small_for_sure(script):
-    """Its mean, 0.25, is below the tolerance from the start; its error is 0.4, 0.2, 0.1, 0.05."""
-    script.gap = lambda T: spread_gap(0.25, 1.6 / T)
-    script.estimate = lambda T: -10.0
-    result = evaluate(tolerance=0.4)
-    errors = [r.bdmc.gap.standard_error for r in result.rounds]
-    np.testing.assert_allclose(errors, [0.4, 0.2, 0.1, 0.05], rtol=1e-5)
-    np.testing.assert_allclose([r.bdmc.gap.mean for r in result.rounds], 0.25, rtol=1e-5)
-    assert result.is_tolerance_reached is True
-
-
-def test_noise_of_the_gap_is_met_by_more_examples_and_not_by_temperatures(script):
-    """A gap of 0.02 +- 0.4 by 3 examples; by 12 its error is 0.17, and by 48 it is 0.08."""
-    script.gap, script.estimate = lambda T: spread_gap(0.02, 0.4), lambda T: -10.0
-    result = evaluate(tolerance=0.4)
-    assert result.is_tolerance_reached is True
-    # A second round, as a change needs two; both have as many examples as it takes.
-    assert temperatures(result) == [4, 8]
-    both_ways = [job for job in script.jobs if job.function is examples.both_ways]
-    assert [len(job.indices) for job in both_ways] == [3, 12, 48] * 2
-    assert [len(job.context[2].step_sizes) for job in both_ways] == [4] * 3 + [8] * 3
-    # The same draws go on, so what was computed of fewer counts.
-    assert len({jax.random.key_data(job.key).tobytes() for job in both_ways[:3]}) == 1
     gap = result.gap
-    assert gap.num_examples == 48
-    assert gap.mean + 2 * gap.standard_error < 0.4
-    # All of them are paid for, and counted once.
-    cost = 20 * 64 * 9 + (5 + 2 * 48) * NUM_CHAINS * 8
-    assert result.rounds[-1].decoder_gradients == cost
+    assert gap.mean + 2 * gap.standard_error < 0.1
+    assert (gap.num_examples, result.num_temperatures) == (plan.num_simulated, plan[0])
+    # Not by going further than needed.
+    assert 0.07 < plan.gap < 0.081
+    assert result.betas.shape == (plan[0] + 1,)
+    # Pilots are paid for in the first round.
+    assert plan.gradients == cost(plan[0], 5, plan.num_simulated)
+    assert result.decoder_gradients == PILOTS + plan.gradients
 
 
-def test_examples_are_not_added_for_a_gap_that_is_too_large_or_without_a_tolerance(script):
-    script.gap = lambda T: spread_gap(8 / T, 0.4 / T)
-    assert temperatures(evaluate(tolerance=0.4)) == [4, 8, 16, 32]
-    counts = [len(job.indices) for job in script.jobs if job.function is examples.both_ways]
-    assert counts == [3] * 4
-    script.gap, script.jobs = (lambda T: spread_gap(0.02, 9.0)), []
-    assert evaluate().gap.num_examples == 3
-
-
-def test_examples_are_added_a_few_times_only_and_while_there_is_time(script):
-    script.gap, script.estimate = lambda T: spread_gap(0.0, 1e3), lambda T: -10.0
-    script.seconds = lambda T: 10.0 * T
-    assert evaluate(tolerance=0.1, max_seconds=100.0).gap.num_examples == 3
-    script.seconds = lambda T: 300.0 if T == 8 else 0.0
-    result = evaluate(tolerance=0.1, max_seconds=100.0)
-    assert [r.bdmc.gap.num_examples for r in result.rounds] == [3 * 4**3, 3]
+def test_the_change_is_from_half_of_the_chains_to_all(script):
+    """Of K normal log-weights the bias falls as 1/K: what more chains would add."""
+    log_weights = script.weights(1.0, np.arange(5000), NUM_CHAINS)["up"]
+    log_p = rounds.lower_bounds(log_weights)
+    found = rounds._change(log_weights, log_p)
+    few = rounds.lower_bounds(log_weights[:, :2]).mean()
+    assert found == pytest.approx(log_p.mean() - few, abs=0.02)
+    assert found > 0.1
+    assert rounds._change(log_weights[:, :1], log_p) is None
+    # A gap that is small on simulated examples is not enough.
+    script.given = lambda T: 1.0
+    result = evaluate(tolerance=0.05)
+    assert result.gap.mean < 0.05 < result.rounds[-1].change
     assert result.is_tolerance_reached is False
+    assert temperatures(result)[1] >= 2 * temperatures(result)[0]
+    # As far as temperatures go, at the end.
+    script.given, script.spread = (lambda T: 9.0), (lambda T: 900 / T)
+    assert evaluate(tolerance=0.05).is_tolerance_reached is False
+
+
+def test_a_certificate_that_is_worse_than_foretold_is_planned_for_again(script):
+    script.certified = lambda T: 120 / T
+    result = evaluate(tolerance=0.1)
+    first, second = temperatures(result)[:2]
+    assert first < second < 8 * first
+    assert result.is_tolerance_reached is True
+    # It has draws of its own, as its T depends on those of the first.
+    assert [T for T, _ in script.certificates()] == temperatures(result)
+    assert result.rounds[1].decoder_gradients == cost(second, 5, result.gap.num_examples)
+
+
+def test_noise_of_the_gap_is_met_by_more_examples_and_not_by_temperatures(script, monkeypatch):
+    """A schedule of its own fixes T; what was computed of fewer examples counts."""
+    script.spread = lambda T: 0.2
+    own = kernel(schedule=np.linspace(0, 1, 9))
+    monkeypatch.setattr(planning, "_AIM", 0.99)
+    few = [Plan(8, 3, False, False, 0.0, 0, 0.0)]
+    monkeypatch.setattr(plans.Planner, "first", lambda self: few[0])
+    result = evaluate(tolerance=0.1, num_temperatures=8, kernel=own, num_simulated=3)
+    walks = script.certificates()
+    assert {T for T, _ in walks} == {8} and len(walks) > 1
+    every = np.concatenate([indices for _, indices in walks])
+    np.testing.assert_array_equal(every, np.arange(result.gap.num_examples))
+    assert result.is_tolerance_reached is True
+    # All of them are paid for, and counted once; the given examples, too.
+    assert sum(job.function is examples.forward for job in script.jobs) == 1
+    paid = result.rounds[1].decoder_gradients
+    assert paid == cost(8, 0, len(walks[1][1]))
 
 
 def test_rounds_share_no_draws_and_no_examples_of_the_pilot(script):
-    """Nor do the pilot, the certificate, the estimate and importance sampling."""
-    evaluate(tolerance=0.3, importance_samples=4)
+    """Nor do the pilots, the certificate, the estimate and importance sampling."""
+    script.certified = lambda T: 120 / T
+    evaluate(tolerance=0.1, importance_samples=4)
     first, script.keys = script.keys, []
-    evaluate(tolerance=0.3, importance_samples=4, seed=1)
+    evaluate(tolerance=0.1, importance_samples=4, seed=1)
     keys = first + script.keys
-    assert len(keys) == 2 * (4 * 4 + 1)
+    # Tuning, two short runs, two rounds and importance sampling.
+    assert len(keys) == 2 * (2 + 2 + 2 * 2 + 1)
     # Nor with an example, whose key is folded from that of its walk.
-    keys += [jax.random.fold_in(job.key, i) for job in script.jobs for i in job.indices]
+    keys += [jax.random.fold_in(job.key, i) for job in script.jobs[:3] for i in job.indices[:9]]
     found = [jax.random.key_data(key).tobytes() for key in keys]
     assert len(set(found)) == len(found)
 
@@ -211,35 +210,43 @@ def test_the_pilot_has_other_examples(script, given, wanted):
     np.testing.assert_array_equal(script.jobs[-1].xs, XS)
 
 
-def test_both_runs_of_a_round_have_its_frozen_kernel(script, monkeypatch):
+def test_all_runs_have_the_frozen_kernel(script, monkeypatch):
     own = kernel(1, 0.5, 0.25, schedule=schedules.linear, target_accept=0.7)
 
     def tune(key, model, proposal, xs, kernel, num_temperatures):
-        assert kernel == own
-        return jnp.full(num_temperatures, 1 / num_temperatures)
+        assert (kernel, num_temperatures) == (own, 50)
+        return jnp.linspace(1.0, 2.0, 50)
 
     monkeypatch.setattr(pilot, "tune", tune)
     result = evaluate(tolerance=0.3, kernel=own)
-    for number, T in enumerate((4, 8, 16, 32)):
-        for job in script.jobs[2 * number : 2 * number + 2]:
-            _, _, ladder, num_chains = job.context
-            np.testing.assert_allclose(ladder.step_sizes, 1 / T)
-            np.testing.assert_allclose(ladder.betas, np.linspace(0, 1, T + 1), rtol=1e-6)
-            assert num_chains == NUM_CHAINS
-            assert (ladder.transition, ladder.last_move) == (own.transition, False)
-    np.testing.assert_allclose(result.step_sizes, 1 / 32)
+    assert len(script.jobs) == 4
+    for job in script.jobs:
+        ladder, T = job.context[2], len(job.context[2].step_sizes)
+        np.testing.assert_allclose(ladder.betas, np.linspace(0, 1, T + 1), rtol=1e-6, atol=1e-7)
+        # By the inverse temperature, between those that were tuned.
+        logs = np.interp(ladder.betas[1:], np.linspace(0, 1, 51)[1:], np.log(np.linspace(1, 2, 50)))
+        np.testing.assert_allclose(ladder.step_sizes, np.exp(logs), rtol=1e-5)
+        assert (ladder.transition, ladder.last_move) == (own.transition, False)
+    np.testing.assert_array_equal(result.step_sizes, script.jobs[-1].context[2].step_sizes)
 
 
-def test_a_round_that_would_end_too_late_is_not_begun(script):
-    """A round takes 20, then 40 seconds, so the next one would take 80."""
-    script.seconds = lambda T: 2.5 * T
-    result = evaluate(tolerance=0.3, max_seconds=70.0)
-    assert temperatures(result) == [4, 8]
+def slow(job, T):
+    """A millisecond for each gradient, and two seconds to compile."""
+    return 2.0 + 1e-3 * job.gradients * len(job.indices)
+
+
+def test_the_time_is_planned_for(script):
+    script.seconds = slow
+    plain = evaluate(tolerance=0.1)
+    assert plain.plan.seconds == pytest.approx(4 + 1e-3 * plain.plan.gradients, rel=1e-3)
+    limit = plain.plan.seconds / 8
+    result = evaluate(tolerance=0.1, max_seconds=limit)
+    assert result.plan.seconds < limit
     assert (result.is_tolerance_reached, result.is_complete) == (False, True)
-    assert result.bdmc.gap.mean == 1
-    assert result.seconds == pytest.approx(60, abs=1)
-    # All walks have the same deadline.
-    assert len(script.deadlines) == 4 and len(set(script.deadlines)) == 1
+    assert 0.1 < result.plan.gap < 0.8
+    # Another round would not end in time.
+    assert len(result.rounds) == 1
+    assert len(set(script.deadlines[4:])) == 1
 
 
 def test_without_a_limit_there_is_no_deadline(script):
@@ -247,41 +254,119 @@ def test_without_a_limit_there_is_no_deadline(script):
     assert set(script.deadlines) == {None}
 
 
+def test_rounds_end_some_time(script):
+    """Where no number of temperatures helps."""
+    script.certified = lambda T: 30.0
+    result = evaluate(tolerance=0.1)
+    assert len(result.rounds) == rounds._MOST_ROUNDS
+    assert result.is_tolerance_reached is False
+
+
 @pytest.mark.parametrize("function", [examples.forward, examples.both_ways])
 def test_a_later_round_that_is_not_whole_is_dropped(script, function):
-    script.num_done = lambda job, T: 2 if T == 16 and job.function is function else 9
-    reported = []
-    result = evaluate(tolerance=0.3, max_seconds=1000.0, report=reported.append)
-    assert temperatures(result) == [4, 8]
-    assert reported == result.rounds
+    script.certified = lambda T: 120 / T
+    calls = []
+
+    def num_done(job, T):
+        calls.append(job.function is function and job.context[3] == NUM_CHAINS)
+        return 2 if sum(calls) == 2 and calls[-1] else len(job.indices)
+
+    script.num_done = num_done
+    said = []
+    result = evaluate(tolerance=0.1, max_seconds=1000.0, report=said.append)
+    assert len(result.rounds) == 1
+    # Two plans and a round.
+    assert [type(each) for each in said] == [Plan, rounds.Round, Plan]
     assert (result.is_tolerance_reached, result.is_complete) == (False, True)
-    np.testing.assert_allclose(result.log_p, np.full(5, -10.5))
+    assert len(result.log_p) == 5
 
 
 @pytest.mark.parametrize(
     ("function", "num_examples", "num_simulated"),
-    [(examples.forward, 2, 3), (examples.both_ways, 5, 2)],
+    [(examples.forward, 2, 30), (examples.both_ways, 5, 2)],
 )
 def test_a_first_round_that_is_not_whole_is_reported_as_such(
     script, function, num_examples, num_simulated
 ):
-    script.num_done = lambda job, T: 2 if job.function is function else 9
-    result = evaluate(tolerance=0.3, max_seconds=1000.0)
-    assert temperatures(result) == [4]
-    assert (result.is_tolerance_reached, result.is_complete) == (False, False)
+    script.num_done = lambda job, T: 2 if job.function is function else 99
+    result = evaluate(max_seconds=1000.0)
+    assert (result.is_tolerance_reached, result.is_complete) == (None, False)
     assert result.estimate.num_examples == len(result.log_p) == len(result.indices) == num_examples
     assert result.bdmc.gap.num_examples == num_simulated
-    tuning, chain = 20 * 64 * 5, NUM_CHAINS * 4
-    assert result.decoder_gradients == tuning + chain * (num_examples + 2 * num_simulated)
+    assert result.decoder_gradients == 20 * 64 * 5 + cost(4, num_examples, num_simulated)
 
 
-@pytest.mark.parametrize("broken", ["gap", "estimate"])
+@pytest.mark.parametrize("broken", ["certified", "spread"])
 def test_what_is_not_a_number_is_not_waited_for(script, broken):
     """No number of temperatures would bring it below the tolerance."""
-    setattr(script, broken, lambda T: math.nan if T == 8 else -10.0)
+    setattr(script, broken, lambda T: math.nan)
     result = evaluate(tolerance=1e-3)
-    assert temperatures(result) == [4, 8]
+    assert len(result.rounds) == 1
     assert result.is_tolerance_reached is False
+
+
+class Weighted(eqx.Module):
+    """An encoder with something to fit."""
+
+    loc: jax.Array
+
+    def __call__(self, x):
+        return DiagonalNormal(self.loc, jnp.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("after_refit", "after_care", "refit", "wanted"),
+    [
+        (4, 4, None, (True, False)),
+        (4000, 4000, None, (False, False)),
+        (4000, 4, None, (False, True)),
+        (3000, 4, None, (True, True)),
+        (4, 4, 0, (False, False)),
+    ],
+    ids=["refit", "neither", "care", "both", "not wanted"],
+)
+def test_another_start_is_tried_where_it_may_pay(
+    script, monkeypatch, after_refit, after_care, refit, wanted
+):
+    """Spreads fall from 4000 / T to others after a refit, and to others by smaller steps."""
+    updates, care = [], []
+
+    def fit(key, model, proposal, num_updates, *_, **__):
+        updates.append(num_updates)
+        return Weighted(jnp.ones(1)), 7.0
+
+    def walk(job, *args, **options):
+        _, proposal, ladder, _ = job.context
+        is_careful = ladder.transition.num_leapfrog == 2
+        care.append(is_careful)
+        power = after_refit if float(proposal.loc[0]) else 4000
+        power = after_care if is_careful else power
+        script.spread = lambda T: power / T
+        return script.walk(job, *args, **options)
+
+    monkeypatch.setattr(task, "walk", walk)
+    monkeypatch.setattr(task.refitting, "refit", fit)
+    changes = chosen(NUM_CHAINS, 4, refit=refit, num_simulated=30, tolerance=0.1)
+    result = log_likelihood(MODEL, Weighted(jnp.zeros(1)), np.tile(XS, (40, 1)), **changes)
+    assert (result.plan.is_refitted, result.plan.is_careful) == wanted
+    assert updates == ([] if refit == 0 else [6000])
+    # Smaller steps are tried where a refit has not made the plan short.
+    assert any(care) == (refit is None and after_refit > 4)
+    # Chains of the round are those of what was chosen, and what was tried is paid for.
+    assert (bool(script.jobs[-1].context[1].loc[0]), care[-1]) == wanted
+    assert result.settings["refit"] == 6000 * wanted[0]
+    assert result.settings["target_accept"] == (0.97 if wanted[1] else 0.8)
+    assert result.num_leapfrog == 1 + wanted[1]
+    assert (result.rounds[0].seconds >= 7) == bool(updates)
+    if not any(care):
+        paid = 6000 * 256 * len(updates) + PILOTS * (1 + len(updates)) + result.plan.gradients
+        assert result.rounds[0].decoder_gradients == paid
+
+
+def test_an_easy_model_is_not_refitted(script, monkeypatch):
+    monkeypatch.setattr(task.refitting, "refit", pytest.fail)
+    changes = chosen(NUM_CHAINS, 4, refit=None, num_simulated=30, tolerance=0.1)
+    assert not log_likelihood(MODEL, Weighted(jnp.zeros(1)), XS, **changes).plan.is_refitted
 
 
 def test_importance_sampling_is_of_the_examples_that_were_annealed(script):

@@ -31,7 +31,7 @@ FULL = TrainConfig(
     num_updates=7,
     method=MethodOptions("ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake"),
     model=ModelOptions("two-layer", 3, 9, "gaussian", "mlp", "9,4", "elu", Path("a b.safetensors")),
-    observations=DataOptions("none", True, "a=real", 12, Path("data")),
+    observations=DataOptions("none", True, "a=real", ("b", "c d"), "total", "w", 12, Path("data")),
     optimizer=OptimizerOptions(64, "adam", 0.01, "constant", 2, 0.5),
     run=RunOptions(4, "last", 6, 3, 1.5, 2, True),
 )

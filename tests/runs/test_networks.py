@@ -186,7 +186,8 @@ def test_log_p_is_in_the_units_of_the_table():
     """A size in centimetres has a hundredth of the density, and nothing else changes."""
     found = []
     for unit in (1.0, 100.0):
-        table = read_table(CONDITIONAL | {"size": unit * np.array(CONDITIONAL["size"])})
+        cells = {"size": unit * np.array(CONDITIONAL["size"]), "sex": CONDITIONAL["sex"]}
+        table = read_table(cells, {"size": "real"})
         model, proposal = build(TINY, dataset_of(table.values, table), seed=1)
         x = jnp.asarray(table.values, jnp.float32)
         z = proposal(x[0]).loc

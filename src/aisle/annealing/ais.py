@@ -68,6 +68,16 @@ class Ladder(eqx.Module):
         """Gradients of log p(x, z) that a chain costs; none if it never moves."""
         return 1 + self.num_moves * self.transition.num_gradients if self.num_moves else 0
 
+    def lengthened(self, num_moves: int) -> "Ladder":
+        """Return the ladder with so many more moves at beta = 1, which leave a weight as it is."""
+        betas, sizes = self.betas, self.step_sizes
+        return Ladder(
+            jnp.append(betas, jnp.ones(num_moves, betas.dtype)),
+            jnp.append(sizes, jnp.full(num_moves, sizes[-1])),
+            self.transition,
+            self.last_move,
+        )
+
 
 class AnnealInfo(NamedTuple):
     """How a run went, by temperature t = 1..T; `log_ratio[t-1]` is read at z_{t-1}.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
@@ -20,9 +21,12 @@ from aisle.cli.output import check_writable, table_console, write_json
 from aisle.cli.sample import opened
 
 if TYPE_CHECKING:
-    from aisle.evaluation import LogLikelihood, Round
+    from aisle.evaluation import LogLikelihood
     from aisle.runs.opening import Run
 
+
+# Share of doubtful examples from which on the mean may be, too.
+_MANY_DOUBTFUL = 0.05
 
 # Nats from which on a gap is more than most differences between models.
 _LARGE_GAP = 1.0
@@ -74,7 +78,7 @@ class Evaluate:
                 config,
                 data=dataset,
                 out=self.out,
-                report=lambda round_: console.print(_line(round_), highlight=False),
+                report=lambda step: console.print(str(step), highlight=False, soft_wrap=True),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes it") from None
@@ -100,15 +104,6 @@ def _progress(run: "Run") -> list[str]:
         f"Training is not finished (update {run.update:,} of {run.num_planned:,}): aisle train "
         f"--resume {run.path}"
     ]
-
-
-def _line(round_: "Round") -> str:
-    words = [f"T={round_.num_temperatures}", f"log p(x) >= {round_.estimate}"]
-    if round_.bdmc is not None:
-        words.append(f"gap {round_.bdmc.gap:.3f}")
-    if round_.change is not None:
-        words.append(f"change {round_.change:+.3f}")
-    return "   ".join([*words, f"{round_.seconds:.0f} s"])
 
 
 def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
@@ -145,6 +140,7 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
             f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}",
         ),
         ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
+        *_errors(result),
         ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
         ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
         ("decoder gradients", f"{result.decoder_gradients:,}"),
@@ -152,21 +148,38 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
     ]
 
 
+def _errors(result: "LogLikelihood") -> list[tuple[str, str]]:
+    if result.num_chains == 1:
+        return []
+    error, is_doubtful = result.monte_carlo_error, result.is_doubtful
+    middle = median(error.tolist())
+    return [
+        ("Monte Carlo error of an example", f"{middle:.2f}, at most {error.max():.2f}"),
+        ("doubtful examples", f"{is_doubtful.sum():,}, {is_doubtful.mean():.0%}"),
+    ]
+
+
 def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
     """Say what a reader of the table must know."""
     lines, bdmc = [], result.bdmc
-    if tolerance and bdmc and not 2 * bdmc.gap.standard_error < tolerance:
-        lines.append("The gap's error is too large for this tolerance: raise --bdmc-examples.")
-    if bdmc and bdmc.gap.mean > _LARGE_GAP:
+    if tolerance is None and bdmc and bdmc.gap.mean > _LARGE_GAP:
         lines.append(
-            "The gap is large: raise -T; where that helps little, add --refit 6000, "
-            "--target-accept 0.97 and -L 8."
+            "The gap is large: give --tolerance, which finds the T that it takes, and a better "
+            "start where that pays."
         )
     if not result.is_complete:
         lines.append("The time was up before all examples were done; the same command resumes it.")
     if result.is_tolerance_reached is False:
-        lines.append("The tolerance was not reached: see the gap above.")
-    number = sum(value == float("-inf") or value != value for value in result.log_p)
+        is_timed = result.settings.get("max_seconds") is not None
+        advice = "raise --max-seconds" if is_timed else "raise --bdmc-examples and --chains"
+        lines.append(f"The tolerance was not reached: {advice}.")
+    share = result.is_doubtful.mean()
+    if share > _MANY_DOUBTFUL:
+        lines.append(
+            f"{share:.0%} of the examples are doubtful (is_doubtful in examples.csv): their "
+            "log p(x) may be too low by more than the gap of simulated ones; raise -T."
+        )
+    number = (~(result.log_p > float("-inf"))).sum()
     if number:
         lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
     return lines

@@ -15,12 +15,15 @@ from typing import Annotated, Any, NamedTuple, NoReturn, Protocol, Union, runtim
 import tyro
 from tyro.conf import subcommand
 
+from aisle.cli.compare import Compare
 from aisle.cli.data import Data
 from aisle.cli.demo import Demo
 from aisle.cli.evaluate import Evaluate
 from aisle.cli.impute import Impute
 from aisle.cli.report import Report
 from aisle.cli.sample import Export, Sample
+from aisle.cli.score import Score
+from aisle.cli.select import Select
 from aisle.cli.selfcheck import Selfcheck
 from aisle.cli.signals import Stop
 from aisle.cli.train import Train
@@ -45,6 +48,9 @@ COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "train": Train,
     "evaluate": Evaluate,
+    "compare": Compare,
+    "select": Select,
+    "score": Score,
     "sample": Sample,
     "impute": Impute,
     "export": Export,

@@ -115,16 +115,17 @@ class Sample:
 
 @dataclass
 class Export:
-    """Write the weights of a trained model to a safetensors file.
+    """Write a trained model to a folder for others, or its weights to a file.
 
-    The file's metadata hold the configuration, so that it can be loaded back without the run and
-    without pickle. Equal weights give equal files.
+    The folder has the weights (model.safetensors), a card that describes them (README.md) and a
+    picture of samples. The weights hold the configuration, so that aisle.load reads them without
+    the run and without pickle. Equal weights give equal files.
     """
 
     run_path: Positional[RunPath]
 
-    path: Positional[Annotated[Path, arg(metavar="FILE")]]
-    """File to write, such as model.safetensors."""
+    path: Positional[Annotated[Path, arg(metavar="PATH")]]
+    """New folder to write, or a file for the weights alone, such as model.safetensors."""
 
     model: ModelName = None
     data: DataName = None
@@ -132,11 +133,16 @@ class Export:
 
     def run(self) -> int:
         """Export, and say where the file is."""
-        check_writable(self.path, ".safetensors")
+        is_file = bool(self.path.suffix)
+        if is_file:
+            check_writable(self.path, ".safetensors")
+        from aisle.report.card import check_new, export_with_card
         from aisle.runs.opening import export_run
 
+        if not is_file:
+            check_new(self.path)
         run, _ = opened(self.run_path, self.model, self.data, self.data_dir)
-        export_run(run, self.path)
+        (export_run if is_file else export_with_card)(run, self.path)
         line = f"{self.path}: update {run.update:,} of {self.run_path}"
         table_console().print(line, soft_wrap=True, highlight=False)
         return 0

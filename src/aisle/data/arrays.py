@@ -4,14 +4,13 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from aisle.data.cells import TABLE_ENDINGS
-from aisle.data.readers import DAMAGE, TEST_SEED
+from aisle.data.readers import DAMAGE, TEST_SEED, read_header, read_member
 from aisle.data.split import Dataset, Split
 from aisle.data.tables import read_table
 from aisle.data.view import View
@@ -68,7 +67,7 @@ def _hold_out(whole: Split) -> tuple[Split, Split]:
 
 def _read_npy(path: Path, view: View) -> Parts:
     with _explained(path), path.open("rb") as file:
-        shape, dtype = _read_header(file)
+        shape, dtype = read_header(file)
         num_bytes = path.stat().st_size - file.tell()
     _check(shape, dtype, str(path), min_rows=2)
     promised = math.prod(shape) * dtype.itemsize
@@ -106,22 +105,8 @@ def _read_npz(path: Path, view: View) -> Parts:
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:
-    """Read an array of an npz file, after a look at its header has shown that it can be used."""
-    with archive.open(f"{name}.npy") as file:
-        _check(*_read_header(file), f"{name} in {path}", min_rows)
-    with archive.open(f"{name}.npy") as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], np.dtype]:
-    """Return what an array is, before any of it is read."""
-    version = np.lib.format.read_magic(file)
-    # The third version differs from the second in the names of fields, which examples lack.
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    return shape, dtype
+    what = f"{name} in {path}"
+    return read_member(archive, name, lambda shape, dtype: _check(shape, dtype, what, min_rows))
 
 
 @contextmanager
@@ -140,7 +125,7 @@ def _explained(path: Path) -> Iterator[None]:
             f"{path} does not fit in memory: save it with np.save, as .npy, which need not fit"
         ) from None
     except DAMAGE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(
             f"{path} is cut short or not a NumPy file ({reason}): save it again with np.save or "
             "np.savez"

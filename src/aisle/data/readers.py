@@ -8,10 +8,16 @@ import gzip
 import hashlib
 import io
 import math
+import os
 import struct
+import tokenize
+import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
+from io import BufferedIOBase
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -73,11 +79,59 @@ def read_npz(folder: Path, form: Form, source: Source) -> Arrays:
     path = folder / file.name
     content = read_verified(path, file, source)
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            train, test = arrays["train"], arrays["test"]
-    except (*DAMAGE, TypeError):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            train, test = (read_member(archive, name) for name in ("train", "test"))
+    except (*DAMAGE, MemoryError, TypeError):
         raise damaged(path, source, "it is not an npz file with `train` and `test`") from None
     return checked(train, test, path, source)
+
+
+def read_member(
+    archive: zipfile.ZipFile,
+    name: str,
+    check: Callable[[tuple[int, ...], np.dtype], None] | None = None,
+) -> np.ndarray:
+    """Read an array of an npz file, after a look at its header has shown that it can be used.
+
+    Raise one of `DAMAGE`, or MemoryError for one that is larger than the memory: a small archive
+    can promise any size.
+    """
+    with archive.open(f"{name}.npy") as file:
+        shape, dtype = read_header(file)
+        start = file.tell()
+    if check is not None:
+        check(shape, dtype)
+    promised = math.prod(shape) * dtype.itemsize
+    held = archive.getinfo(f"{name}.npy").file_size - start
+    if promised != held:
+        raise ValueError(f"{name} promises {promised} bytes of values but {held} follow")
+    if promised > _memory():
+        raise MemoryError
+    with archive.open(f"{name}.npy") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], np.dtype]:
+    """Return what an array is, before any of it is read."""
+    version = np.lib.format.read_magic(file)
+    # The third version differs from the second in the names of fields, which examples lack.
+    first, others = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
+            shape, _, dtype = (first if version == (1, 0) else others)(file)
+    except (SyntaxError, TypeError, tokenize.TokenError):
+        # NumPy reads the header as Python.
+        raise ValueError("its header cannot be read") from None
+    return shape, dtype
+
+
+def _memory() -> int | float:
+    """Return the bytes of memory of this machine, where the system tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
 
 
 def checked(train: np.ndarray, test: np.ndarray, path: Path, source: Source) -> Arrays:
@@ -123,9 +177,15 @@ def checksum(content: bytes, algorithm: str) -> str:
 def read_verified(path: Path, file: DataFile, source: Source) -> bytes:
     """Return what is in a file, unzipped if it is a gzip file, after checking its hash."""
     try:
-        content = path.read_bytes()
         if path.suffix == ".gz":
-            content = gzip.decompress(content)
+            # No more than it can be, and one byte: a small file can be zipped from any size.
+            most = _IDX_HEADER.size + source.num_train * math.prod(source.shape)
+            with gzip.open(path) as zipped:
+                content = zipped.read(most + 1)
+        else:
+            content = path.read_bytes()
+    except MemoryError:
+        raise damaged(path, source, "it is larger than the memory") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise damaged(path, source, "it is cut short, or not a gzip file") from None
     except OSError as error:

@@ -1,9 +1,9 @@
 """What an evaluation keeps in its folder: to resume it, and so that no two mix their numbers."""
 
 import hashlib
-import json
 import re
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.data.readers import DAMAGE
+from aisle.data.readers import DAMAGE, read_member
 from aisle.errors import InputError
-from aisle.files import disk_errors, json_text, replacing
+from aisle.files import disk_errors, json_text, parsed, replacing
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -32,12 +32,13 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
             with replacing(file) as part:
                 part.write_text(content)
         try:
-            stored = json.loads(file.read_text())
+            stored = parsed(file.read_bytes())
         except ValueError:
             raise InputError(
                 f"{file} is damaged: remove {folder}, or choose another folder"
             ) from None
-    wanted = json.loads(content)
+    wanted = parsed(content)
+    stored = stored if isinstance(stored, dict) else {}
     every = sorted(wanted.keys() | stored.keys())
     names = [name for name in every if stored.get(name) != wanted.get(name)]
     if names:
@@ -70,14 +71,15 @@ def kept(
 ) -> tuple[dict[str, np.ndarray], float]:
     """Return the arrays of a file, or make and keep them, and the seconds that making them took.
 
-    They are the same in all processes.
+    They are the same in all processes. `make` may know of "seconds" that were spent before.
     """
     stored = None if file is None else load_arrays(file)
     is_there = stored is not None
     if stored is None:
         start = time.perf_counter()
         stored = make()
-        stored["seconds"] = np.array(time.perf_counter() - start)
+        seconds = time.perf_counter() - start + stored.get("seconds", 0.0)
+        stored["seconds"] = np.array(seconds)
     stored = processes.from_first(stored)
     if file is not None:
         processes.first_does(lambda: is_there or save_arrays(file, stored))
@@ -95,8 +97,8 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
 def load_arrays(path: Path) -> dict[str, np.ndarray] | None:
     """Read an npz file, or return None if it is not there or damaged."""
     try:
-        # Opened here, as NumPy leaves open what it finds to be damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except DAMAGE:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: read_member(archive, name) for name in names}
+    except (*DAMAGE, MemoryError):
         return None

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from aisle.context import InContext, given, parts_of
 from aisle.data import Split, as_split, check_support
 from aisle.errors import InputError, check_count, check_seed
 from aisle.evaluation.folders import claim, digest, digest_of_classes
-from aisle.evaluation.results import LogLikelihood, Round, save
-from aisle.evaluation.rounds import Task, bound_by_importance, refit_start, run_rounds
+from aisle.evaluation.results import LogLikelihood, save
+from aisle.evaluation.rounds import Report, bound_by_importance, run_rounds
 from aisle.evaluation.sampler import Certificate, Sampler
+from aisle.evaluation.task import Task, refitted
 from aisle.files import json_text, locked
 from aisle.models.distributions import PriorProposal
 from aisle.models.joint import check_density, check_encoder, check_observation
@@ -41,7 +42,7 @@ def log_likelihood(
     seed: int = 0,
     out: str | Path | None = None,
     about: Mapping[str, Any] | None = None,
-    report: Callable[[Round], None] | None = None,
+    report: Report | None = None,
     show_progress: bool = True,
 ) -> LogLikelihood:
     """Estimate log p(x) of each example, and say how far off the estimate can be.
@@ -80,7 +81,8 @@ def log_likelihood(
             resumes, with the same numbers in the end. A folder is of one model, known by its
             arrays, classes and static fields.
         about: what to write beside the numbers, such as where model and data come from.
-        report: called with each round when it is complete.
+        report: called with each plan when it is made, and with each round when it is complete;
+            both print themselves in one line.
         show_progress: whether to show a progress bar on standard error.
     """
     sampler = Sampler() if sampler is None else sampler
@@ -197,8 +199,9 @@ def _enter(task: Task, stack: ExitStack) -> None:
         stack.enter_context(locked(task.folder, "is being written by another evaluation"))
 
 
-def _evaluate(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:
-    start = refit_start(task) if task.sampler.refit else task
+def _evaluate(task: Task, report: Report | None) -> LogLikelihood:
+    number = task.sampler.refit
+    start = refitted(task, number) if number else task
     result = run_rounds(start, report)
     if task.importance_samples:
         result = dataclasses.replace(result, importance=bound_by_importance(task, result))

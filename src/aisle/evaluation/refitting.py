@@ -5,6 +5,7 @@ chains need very long to get to and from. That shows on simulated examples, whos
 samples of the posterior, as a gap of bidirectional Monte Carlo that more temperatures hardly close.
 """
 
+import time
 from pathlib import Path
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from aisle import processes
 from aisle.compilation import compiler_options
 from aisle.context import given
 from aisle.errors import InputError
-from aisle.evaluation.folders import kept
+from aisle.evaluation.folders import kept, load_arrays, save_arrays
 from aisle.models.joint import log_joint
 from aisle.progress import Progress
 from aisle.types import Model, PRNGKey, Proposal, Scalar
@@ -27,6 +28,9 @@ from aisle.types import Model, PRNGKey, Proposal, Scalar
 BATCH_SIZE = 256
 
 _FIRST_RATE = 1e-3
+
+# Updates after which the state is kept: what a kill can cost.
+_KEEP_EVERY = 250
 
 
 def unannealed_gap(
@@ -63,18 +67,19 @@ def refit(
     Examples are simulated in some of the contexts, if there are any.
     """
     arrays, static = eqx.partition(proposal, eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(arrays)
-    if not leaves:
+    if not jax.tree.leaves(arrays):
         raise InputError(f"refit is {num_updates} but the proposal has no weights to fit: use 0")
 
     def make() -> dict[str, np.ndarray]:
         is_shown = show_progress and processes.is_first()
-        found = jax.tree.leaves(_fit(key, model, proposal, num_updates, contexts, is_shown))
-        return {str(i): np.asarray(a) for i, a in enumerate(found)}
+        partial = None if file is None else file.with_name(f"{file.stem}-partial.npz")
+        found, seconds = _fit(key, model, proposal, num_updates, contexts, partial, is_shown)
+        if partial is not None:
+            processes.first_does(lambda: partial.unlink(missing_ok=True))
+        return _named(found) | {"seconds": np.array(seconds)}
 
     stored, seconds = kept(file, make)
-    fitted = [jnp.asarray(stored[str(i)]) for i in range(len(leaves))]
-    return eqx.combine(jax.tree.unflatten(structure, fitted), static), seconds
+    return eqx.combine(_unnamed(arrays, stored), static), seconds
 
 
 def _fit(
@@ -83,9 +88,14 @@ def _fit(
     proposal: Proposal,
     num_updates: int,
     contexts: PyTree | None,
+    partial: Path | None,
     show_progress: bool,
-) -> PyTree:
-    """Return the proposal's arrays after updates by Adam that make `unannealed_gap` smaller."""
+) -> tuple[PyTree, float]:
+    """Return the proposal's arrays after updates by Adam that make `unannealed_gap` smaller.
+
+    The state is kept in a file, from which a refit that was killed goes on; with the seconds that
+    were spent before that.
+    """
     arrays, static = eqx.partition((model, proposal), eqx.is_inexact_array)
     optimizer = optax.adam(optax.cosine_decay_schedule(_FIRST_RATE, num_updates))
 
@@ -95,32 +105,58 @@ def _fit(
         chosen = _some(jax.random.fold_in(key, BATCH_SIZE), contexts)
         return jnp.mean(jax.vmap(lambda k, c: unannealed_gap(k, *both, c))(keys, chosen))
 
-    def update(
-        params: PyTree, state: PyTree, fixed: PyTree, key: PRNGKey
-    ) -> tuple[PyTree, PyTree, Scalar]:
+    def update(whole: PyTree, fixed: PyTree, key: PRNGKey) -> tuple[PyTree, Scalar]:
+        params, state = whole
         gap, gradient = jax.value_and_grad(loss)(params, fixed, key)
         steps, state = optimizer.update(gradient, state)
-        return optax.apply_updates(params, steps), state, gap
+        return (optax.apply_updates(params, steps), state), gap
 
-    run = jax.jit(update, donate_argnums=(0, 1), compiler_options=compiler_options())
+    run = jax.jit(update, donate_argnums=0, compiler_options=compiler_options())
     fixed, params = arrays[0], jax.tree.map(jnp.copy, arrays[1])
-    state = optimizer.init(params)
+    whole, first, before = (params, optimizer.init(params)), 0, 0.0
+    stored = None if partial is None else load_arrays(partial)
+    if stored is not None:
+        whole = _unnamed(whole, stored)
+        first, before = int(stored["number"]), float(stored["seconds"])
+    start = time.perf_counter()
     bar = Progress(
-        num_updates, "refitting", "examples", units_per_step=BATCH_SIZE, is_shown=show_progress
+        num_updates,
+        "refitting",
+        "examples",
+        units_per_step=BATCH_SIZE,
+        first=first,
+        is_shown=show_progress,
     )
     with bar as progress:
-        for number, key_update in enumerate(jax.random.split(key, num_updates), 1):
-            params, state, gap = run(params, state, fixed, key_update)
+        keys = jax.random.split(key, num_updates)
+        for number in range(first + 1, num_updates + 1):
+            whole, gap = run(whole, fixed, keys[number - 1])
             progress.advance(
                 number,
                 f"refitting  {number:,}/{num_updates:,}",
                 f"gap without annealing {float(gap):.1f}",
             )
-    if not all(bool(jnp.all(jnp.isfinite(a))) for a in jax.tree.leaves(params)):
+            if partial is not None and number % _KEEP_EVERY == 0:
+                seconds = before + time.perf_counter() - start
+                counted = {"number": np.array(number), "seconds": np.array(seconds)}
+                done = _named(whole) | counted
+                processes.first_does(lambda done=done: save_arrays(partial, done))
+    if not all(bool(jnp.all(jnp.isfinite(a))) for a in jax.tree.leaves(whole[0])):
         raise InputError(
             f"refit is {num_updates} but that ends in weights that are not finite: use 0"
         )
-    return params
+    return whole[0], before
+
+
+def _named(tree: PyTree) -> dict[str, np.ndarray]:
+    """Return the arrays of a tree by their numbers."""
+    return {str(i): np.asarray(a) for i, a in enumerate(jax.tree.leaves(tree))}
+
+
+def _unnamed(tree: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
+    """Return a tree like this one, of arrays that `_named` returned."""
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, [jnp.asarray(arrays[str(i)]) for i in range(len(leaves))])
 
 
 def _some(key: PRNGKey, contexts: PyTree | None) -> PyTree | None:

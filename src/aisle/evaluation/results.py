@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aisle.evaluation.diagnostics import is_doubtful, monte_carlo_errors
 from aisle.evaluation.folders import save_arrays
+from aisle.evaluation.planning import Plan
 from aisle.files import finite, json_text, write_bytes, writing
 from aisle.provenance import provenance
 from aisle.statistics import Mean
@@ -55,13 +57,14 @@ class Importance(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One complete evaluation at one number of temperatures, with draws of its own.
+    """One complete evaluation at one number of temperatures. Prints itself in one line.
 
     Attributes:
         estimate: mean stochastic lower bound of log p(x).
         bdmc: of this round's kernel, or None if not asked for.
-        change: of the estimate since the round before, or None in the first.
-        decoder_gradients: gradients of log p(x, z) spent, those of the pilot included.
+        change: mean rise of the estimate from half of the chains to all of them, about as much as
+            more would add; None for one chain.
+        decoder_gradients: gradients of log p(x, z) spent; the first round has those of pilots.
         seconds: spent computing.
     """
 
@@ -72,6 +75,14 @@ class Round(NamedTuple):
     decoder_gradients: int
     seconds: float
 
+    def __str__(self) -> str:
+        words = [f"T={self.num_temperatures}", f"log p(x) >= {self.estimate}"]
+        if self.bdmc is not None:
+            words.append(f"gap {self.bdmc.gap:.3f}")
+        if self.change is not None:
+            words.append(f"change {self.change:+.3f}")
+        return "   ".join([*words, f"{self.seconds:.0f} s"])
+
 
 @dataclass(frozen=True, repr=False)
 class LogLikelihood:
@@ -81,6 +92,8 @@ class LogLikelihood:
         indices: number of each example.
         log_p: for each example, a stochastic lower bound of log p(x): E[exp(log_p)] = p(x).
         effective_sample_size: of each example's chains.
+        pareto_shape: k of each example's largest weights: above 0.7 their mean cannot be trusted.
+            Not a number for fewer than ten chains.
         num_nonfinite: transitions of each example that were rejected for an infinite energy.
         acceptance: mean, by inverse temperature.
         betas: inverse temperatures of the reported round, from 0 to 1.
@@ -92,11 +105,13 @@ class LogLikelihood:
         settings: everything that the numbers depend on, as plain values.
         whole_split: mean over all examples of the data, estimated with a short run on all of them;
             or None if not asked for.
+        plan: of the reported round, or None without a tolerance.
     """
 
     indices: np.ndarray
     log_p: np.ndarray
     effective_sample_size: np.ndarray
+    pareto_shape: np.ndarray
     num_nonfinite: np.ndarray
     acceptance: np.ndarray
     betas: np.ndarray
@@ -107,6 +122,7 @@ class LogLikelihood:
     is_complete: bool
     settings: Mapping[str, Any]
     whole_split: Mean | None = None
+    plan: Plan | None = None
 
     def __repr__(self) -> str:
         text = f"{self.mean:.2f}"
@@ -141,6 +157,18 @@ class LogLikelihood:
     def bdmc(self) -> Bidirectional | None:
         """The certificate of the reported round."""
         return self.rounds[-1].bdmc
+
+    @property
+    def monte_carlo_error(self) -> np.ndarray:
+        """Standard error of each example's log p(x), to first order, by its chains' weights."""
+        return monte_carlo_errors(self.effective_sample_size, self.num_chains)
+
+    @property
+    def is_doubtful(self) -> np.ndarray:
+        """Whether the log p(x) of each example may be too low by more than its error tells."""
+        if self.num_chains == 1:
+            return np.zeros(len(self.log_p), bool)
+        return is_doubtful(self.monte_carlo_error, self.pareto_shape)
 
     @property
     def num_chains(self) -> int:
@@ -185,10 +213,16 @@ def as_json(result: LogLikelihood) -> dict[str, Any]:
             "mean": float(result.effective_sample_size.mean()),
             "smallest": float(result.effective_sample_size.min()),
         },
+        "monte_carlo_error": {
+            "median": float(np.median(result.monte_carlo_error)),
+            "largest": float(result.monte_carlo_error.max()),
+        },
+        "num_doubtful_examples": int(result.is_doubtful.sum()),
         "num_nonfinite_transitions": int(result.num_nonfinite.sum()),
         "num_nonfinite_examples": int(np.sum(~np.isfinite(result.log_p))),
         "is_complete": result.is_complete,
         "is_tolerance_reached": result.is_tolerance_reached,
+        "plan": _plain(result.plan),
         "importance": _plain(result.importance),
         "rounds": [_plain(round_) for round_ in result.rounds],
         "tuning": "step sizes were tuned on a pilot, with other keys and the examples of the pilot "
@@ -207,7 +241,10 @@ def save(result: LogLikelihood, folder: Path) -> None:
     columns = {
         "index": result.indices,
         "log_p": result.log_p,
+        "monte_carlo_error": result.monte_carlo_error,
         "effective_sample_size": result.effective_sample_size,
+        "pareto_shape": result.pareto_shape,
+        "is_doubtful": result.is_doubtful,
         "num_nonfinite": result.num_nonfinite,
     }
     save_arrays(folder / "examples.npz", columns)
@@ -231,6 +268,6 @@ def _plain(value: Any) -> Any:
             "gap_worst": value.worst_gap,
             "num_examples": value.gap.num_examples,
         }
-    if isinstance(value, Mean | Importance | Round):
+    if isinstance(value, Mean | Importance | Plan | Round):
         return {name: _plain(each) for name, each in value._asdict().items()}
     return value

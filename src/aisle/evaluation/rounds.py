@@ -1,197 +1,129 @@
-"""The rounds of an evaluation, each with twice the temperatures: tune, certify, estimate."""
+"""The rounds of an evaluation: certify, estimate, and if a tolerance is not reached, plan again."""
 
 import dataclasses
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 
-from aisle.annealing import HMC, Ladder, effective_sample_size
-from aisle.context import in_context, parts_of
-from aisle.evaluation import examples, pilot, refitting
-from aisle.evaluation.folders import kept
+from aisle.annealing import effective_sample_size
+from aisle.evaluation import examples
+from aisle.evaluation.bounds import lower_bounds, upper_bounds
+from aisle.evaluation.diagnostics import pareto_shapes
+from aisle.evaluation.planning import Plan
+from aisle.evaluation.plans import Planner
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
-from aisle.evaluation.sampler import Certificate, Sampler
-from aisle.evaluation.work import Job, Outcome, is_late, preferred_examples, walk
-from aisle.models.use import simulate
+from aisle.evaluation.task import (
+    BDMC,
+    IMPORTANCE,
+    Spent,
+    Task,
+    anneal_given,
+    anneal_simulated,
+    tuned,
+)
+from aisle.evaluation.work import Job, Outcome, is_late
 from aisle.statistics import CLEAR, summarise
-from aisle.types import Model, PRNGKey, Proposal
 
 # A latent is in use if its mean under q varies by more than this over the examples.
 _ACTIVE = 0.01
 
-# What the keys of a round are for.
-_PILOT, _FORWARD, _BDMC, _IMPORTANCE, _REFIT = range(5)
+# Plans that are made, should the tolerance not be reached by the first.
+_MOST_ROUNDS = 5
 
-# By how much simulated examples grow where the gap's error is too large, and how often.
-_MORE_EXAMPLES, _MOST_GROWTHS = 4, 3
-
-
-class Task(NamedTuple):
-    """What all rounds share.
-
-    Attributes:
-        proposal: where chains start.
-        x: examples, in their context if they have one.
-        about: what to write beside the numbers.
-        identity: what the numbers depend on beside sampler and seed, as hashes.
-        deadline: value of `time.perf_counter` after which no new work is begun, or None.
-        refit_seconds: that were spent on refitting the proposal.
-    """
-
-    model: Model
-    proposal: Proposal
-    x: PyTree
-    pilot_x: PyTree | None
-    indices: np.ndarray
-    sampler: Sampler
-    certificate: Certificate
-    importance_samples: int
-    seed: int
-    folder: Path | None
-    about: dict[str, Any] | None
-    identity: dict[str, str]
-    deadline: float | None
-    show_progress: bool
-    refit_seconds: float = 0.0
-
-    def key(self, round_: int, purpose: int) -> PRNGKey:
-        """Return a key for one purpose in one round: no two share a draw."""
-        root = jax.random.key(self.seed)
-        return jax.random.fold_in(jax.random.fold_in(root, round_), purpose)
-
-    def contexts(self, numbers: np.ndarray) -> PyTree | None:
-        """Return contexts to simulate examples in: those of the real ones, in a random order.
-
-        That of a simulated example depends on its number alone, however many there are, and all
-        real ones are taken before one is taken again.
-        """
-        _, context = parts_of(self.x)
-        order = np.random.default_rng([self.seed, _BDMC]).permutation(len(self.indices))
-        return jax.tree.map(lambda a: a[order[numbers % len(order)]], context)
-
-    def path(self, *names: str) -> Path | None:
-        """Return a path in the folder of results, if there is one."""
-        return None if self.folder is None else self.folder.joinpath(*names)
-
-    def walk(self, job: Job, *names: str) -> Outcome:
-        """Compute a job, with its tiles in a folder of the results."""
-        return walk(
-            job,
-            self.path(*names),
-            memory=self.sampler.memory_mb * 2**20,
-            deadline=self.deadline,
-            show_progress=self.show_progress,
-        )
-
-    def depends_on(self) -> dict[str, Any]:
-        """Return what the numbers of a tile depend on, as plain values."""
-        kernel = self.sampler.kernel
-        hmc, of_hmc = kernel.transition, {}
-        if isinstance(hmc, HMC):
-            of_hmc = {"precondition": hmc.precondition, "momentum_refresh": hmc.refresh}
-        return {
-            "num_chains": self.sampler.num_chains,
-            "num_temperatures": self.sampler.num_temperatures,
-            "num_leapfrog": hmc.num_gradients,
-            **of_hmc,
-            "target_accept": kernel.target_accept,
-            "refit": self.sampler.refit,
-            "kernel": repr(kernel),
-            "seed": self.seed,
-            **self.identity,
-        }
-
-    def settings(self) -> dict[str, Any]:
-        """Return everything that the result depends on, as plain values."""
-        return {
-            **self.depends_on(),
-            "bdmc_examples": self.certificate.num_examples,
-            "tolerance": self.certificate.tolerance,
-            "max_seconds": self.certificate.max_seconds,
-            "importance_samples": self.importance_samples,
-            "about": self.about,
-        }
+# Called with each plan when it is made, and with each round when it is complete.
+Report = Callable[[Plan | Round], None]
 
 
-def run_rounds(task: Task, report: Callable[[Round], None] | None) -> LogLikelihood:
-    """Double T until the tolerance is reached or the time is up; without one, do one round."""
-    tolerance, result = task.certificate.tolerance, None
-    is_reached = None if tolerance is None else False
-    while True:
-        found = _round(task, [] if result is None else result.rounds)
+@dataclasses.dataclass
+class _Found:
+    """What was computed at one number of temperatures; more examples may be added."""
+
+    num_temperatures: int
+    simulated: Outcome = dataclasses.field(default_factory=lambda: Outcome(np.arange(0), {}, 0.0))
+    forward: Outcome | None = None
+
+
+def run_rounds(task: Task, report: Report | None) -> LogLikelihood:
+    """Make and carry out plans until the tolerance is reached; without one, do one round."""
+    say = report or (lambda _: None)
+    tolerance, wanted = task.certificate.tolerance, task.certificate.num_examples
+    if tolerance is None:
+        found = _Found(task.sampler.num_temperatures)
+        result = _round(tuned(task), found, wanted, [])
+        say(result.rounds[-1])
+        return result
+    planner = Planner(task)
+    plan, found, result = planner.first(), None, None
+    for _ in range(_MOST_ROUNDS):
+        say(plan)
+        if found is None or found.num_temperatures != plan.num_temperatures:
+            found = _Found(plan.num_temperatures)
+        before = [] if result is None else result.rounds
+        latest = _round(planner.task, found, plan.num_simulated, before)
         # The first round is reported however far it comes; a later one only if it is complete.
-        if result is not None and not found.is_complete:
+        if result is not None and not latest.is_complete:
             break
-        result, last = found, found.rounds[-1]
-        if report is not None:
-            report(last)
-        if tolerance is None or last.bdmc is None or not found.is_complete:
+        result = dataclasses.replace(latest, plan=plan, is_tolerance_reached=False)
+        last = result.rounds[-1]
+        say(last)
+        limit = _limit(last)
+        if not result.is_complete or not math.isfinite(limit):
             break
-        # What the gap is hardly above: the first small one of some rounds may be luck.
-        gap = last.bdmc.gap
-        limit = gap.mean + CLEAR * gap.standard_error
-        # What is not a number comes near no tolerance, by however many temperatures.
-        if not (math.isfinite(last.estimate.mean) and math.isfinite(limit)):
+        if limit < tolerance:
+            return dataclasses.replace(result, is_tolerance_reached=True)
+        plan = planner.again(found.simulated, last)
+        if is_late(task.deadline, plan.seconds):
             break
-        if last.change is not None and limit < tolerance and abs(last.change) < tolerance:
-            is_reached = True
-            break
-        # The next round takes about twice as long.
-        if is_late(task.deadline, 2 * last.seconds):
-            break
-    return dataclasses.replace(result, is_tolerance_reached=is_reached)
+    assert result is not None
+    return result
 
 
-def refit_start(task: Task) -> Task:
-    """Let chains start from a proposal that is fitted to simulated examples."""
-    proposal, seconds = refitting.refit(
-        task.key(0, _REFIT),
-        task.model,
-        task.proposal,
-        task.sampler.refit,
-        task.path("refitted.npz"),
-        contexts=parts_of(task.x)[1],
-        show_progress=task.show_progress,
-    )
-    return task._replace(proposal=proposal, refit_seconds=seconds)
+def _limit(round_: Round) -> float:
+    """Return what gap and change are hardly above; a small gap of some rounds may be luck."""
+    assert round_.bdmc is not None
+    gap, change = round_.bdmc.gap, round_.change
+    # What is not a number comes near no tolerance, by however many temperatures.
+    if not math.isfinite(round_.estimate.mean):
+        return math.nan
+    return max(gap.mean + CLEAR * gap.standard_error, abs(change or 0.0))
 
 
-def _round(task: Task, before: list[Round]) -> LogLikelihood:
-    """Tune, certify, estimate: all with draws of this round's own."""
-    number = len(before)
-    ladder, seconds = _tuned_ladder(task, number)
-    simulated, wanted = _certify(task, number, ladder)
-    forward = _anneal(task, number, ladder, task.indices, is_simulated=False)
+def _round(task: Task, found: _Found, num_simulated: int, before: list[Round]) -> LogLikelihood:
+    """Certify and estimate, with draws of this T's own, as far as that was not done before."""
+    number, num_chains = found.num_temperatures, task.sampler.num_chains
+    ladder, had = task.ladder(number), len(found.simulated.indices)
+    spent = Spent(0, 0.0) if before else task.spent
+    sizes = (number, task.sampler.kernel.transition.num_gradients, num_chains)
+    if num_simulated > had:
+        indices = np.arange(had, num_simulated)
+        new = anneal_simulated(task, number, indices, BDMC, num_chains)
+        cost = len(new.indices) * examples.num_gradients_both_ways(*sizes)
+        spent = spent.more(cost, new.seconds)
+        found.simulated = _joined(found.simulated, new)
+    if found.forward is None:
+        found.forward = anneal_given(task, number)
+        cost = len(found.forward.indices) * examples.num_gradients(*sizes)
+        spent = spent.more(cost, found.forward.seconds)
+    simulated, forward = found.simulated, found.forward
     log_weights = forward.numbers["log_weight"]
-    log_p = _log_means(log_weights)
-    estimate = summarise(log_p)
-    num_simulated, num_given = len(simulated.indices), len(forward.indices)
-    num_chains = task.sampler.num_chains * (2 * num_simulated + num_given)
-    num_gradients = num_chains * ladder.num_gradients + pilot.num_gradients(
-        task.sampler.kernel, len(ladder.step_sizes), pilot.NUM_EXAMPLES
-    )
-    seconds += forward.seconds + simulated.seconds
-    if not before:
-        num_gradients += task.sampler.refit * refitting.BATCH_SIZE
-        seconds += task.refit_seconds
+    log_p = lower_bounds(log_weights)
     round_ = Round(
-        num_temperatures=len(ladder.step_sizes),
-        estimate=estimate,
-        bdmc=_bidirectional(simulated) if num_simulated else None,
-        change=estimate.mean - before[-1].estimate.mean if before else None,
-        decoder_gradients=num_gradients,
-        seconds=seconds,
+        num_temperatures=number,
+        estimate=summarise(log_p),
+        bdmc=_bidirectional(simulated) if len(simulated.indices) else None,
+        change=_change(log_weights, log_p),
+        decoder_gradients=spent.gradients,
+        seconds=spent.seconds,
     )
+    done = (len(simulated.indices), len(forward.indices))
     return LogLikelihood(
         indices=forward.indices,
         log_p=log_p,
         effective_sample_size=np.asarray(jax.vmap(effective_sample_size)(jnp.asarray(log_weights))),
+        pareto_shape=pareto_shapes(log_weights),
         num_nonfinite=forward.numbers["num_nonfinite"],
         acceptance=forward.numbers["mean_acceptance"],
         betas=np.asarray(ladder.betas),
@@ -199,78 +131,37 @@ def _round(task: Task, before: list[Round]) -> LogLikelihood:
         rounds=[*before, round_],
         importance=None,
         is_tolerance_reached=None,
-        is_complete=(num_simulated, num_given) == (wanted, len(task.indices)),
+        is_complete=done == (num_simulated, len(task.indices)),
         settings=task.settings(),
     )
 
 
-def _tuned_ladder(task: Task, number: int) -> tuple[Ladder, float]:
-    """Tune the step sizes of a round, or read those that it was begun with, with their seconds."""
-    kernel, num_temperatures = task.sampler.kernel, task.sampler.num_temperatures * 2**number
+def _change(log_weights: np.ndarray, log_p: np.ndarray) -> float | None:
+    """Return by how much all chains are above half of them: about as much as more would add.
 
-    def tune() -> dict[str, np.ndarray]:
-        key_x, key_chains = jax.random.split(task.key(number, _PILOT))
-        if task.pilot_x is None:
-            contexts = task.contexts(np.arange(pilot.NUM_EXAMPLES))
-            xs = simulate(key_x, task.model, pilot.NUM_EXAMPLES, contexts)
-            xs = in_context(xs, contexts)
-        else:
-            xs = pilot.repeated(task.pilot_x)
-        sizes = pilot.tune(key_chains, task.model, task.proposal, xs, kernel, num_temperatures)
-        return {"step_sizes": np.asarray(sizes)}
-
-    stored, seconds = kept(task.path(f"round{number}", "step_sizes.npz"), tune)
-    # A move at beta = 1 would not change the weight.
-    sizes = jnp.asarray(stored["step_sizes"])
-    return kernel.ladder(num_temperatures, sizes, last_move=False), seconds
-
-
-def _certify(task: Task, number: int, ladder: Ladder) -> tuple[Outcome, int]:
-    """Anneal simulated examples both ways; return what was found and how many were wanted.
-
-    Where the gap's error is what keeps a tolerance from being reached, and not the gap itself, more
-    examples help and more temperatures do not.
+    The bias falls as one over the number of chains. This looks at the given examples, where the gap
+    looks at simulated ones.
     """
-    wanted, tolerance = task.certificate.num_examples, task.certificate.tolerance
-    if not wanted:
-        return Outcome(np.arange(0), {}, 0.0), 0
-    outcome = _anneal(task, number, ladder, np.arange(wanted), is_simulated=True)
-    for _ in range(_MOST_GROWTHS):
-        gap = _bidirectional(outcome).gap
-        is_noise = tolerance is not None and gap.mean < tolerance / 2 <= CLEAR * gap.standard_error
-        is_late_ = is_late(task.deadline, _MORE_EXAMPLES * outcome.seconds)
-        if not is_noise or is_late_ or len(outcome.indices) < wanted:
-            break
-        wanted *= _MORE_EXAMPLES
-        outcome = _anneal(task, number, ladder, np.arange(wanted), is_simulated=True)
-    return outcome, wanted
+    half = log_weights.shape[1] // 2
+    if not half:
+        return None
+    halves = [lower_bounds(log_weights[:, part]) for part in (slice(half), slice(-half, None))]
+    with np.errstate(invalid="ignore"):
+        return float(np.mean(log_p - np.mean(halves, axis=0)))
 
 
-def _anneal(
-    task: Task, number: int, ladder: Ladder, indices: np.ndarray, *, is_simulated: bool
-) -> Outcome:
-    """Anneal the given examples, or simulated ones in both directions."""
-    given = ("log p(x)", "forward", examples.forward, _FORWARD, 1)
-    simulated = ("bidirectional", "bidirectional", examples.both_ways, _BDMC, 2)
-    name, folder, function, purpose, num_directions = simulated if is_simulated else given
-    xs = in_context(None, task.contexts(indices)) if is_simulated else task.x
-    num_chains = task.sampler.num_chains
-    job = Job(
-        name=f"T={len(ladder.step_sizes)}, {name}",
-        function=function,
-        context=(task.model, task.proposal, ladder, num_chains),
-        key=task.key(number, purpose),
-        xs=xs,
-        indices=indices,
-        gradients=num_directions * num_chains * ladder.num_gradients,
-        preferred=preferred_examples(num_chains, ladder.num_gradients),
-    )
-    return task.walk(job, f"round{number}", folder)
+def _joined(one: Outcome, other: Outcome) -> Outcome:
+    numbers = {
+        name: np.concatenate([one.numbers[name], rows]) if one.numbers else rows
+        for name, rows in other.numbers.items()
+    }
+    indices = np.concatenate([one.indices, other.indices])
+    return Outcome(indices, numbers, one.seconds + other.seconds)
 
 
 def _bidirectional(outcome: Outcome) -> Bidirectional:
-    lower = _log_means(outcome.numbers["up"])
-    upper = -_log_means(-outcome.numbers["down"])
+    up, down = outcome.numbers["up"], outcome.numbers["down"]
+    lower, upper = lower_bounds(up), upper_bounds(up, down)
     gap = upper - lower
     return Bidirectional(summarise(lower), summarise(upper), summarise(gap), float(gap.max()))
 
@@ -278,7 +169,7 @@ def _bidirectional(outcome: Outcome) -> Bidirectional:
 def bound_by_importance(task: Task, result: LogLikelihood) -> Importance:
     """Bound the same examples by importance sampling, and see which latents the encoder uses."""
     number = task.importance_samples
-    context, key = (task.model, task.proposal, number), task.key(0, _IMPORTANCE)
+    context, key = (task.model, task.proposal, number), task.key(0, IMPORTANCE)
     # Of the examples that were annealed, should the time have been up before the last.
     done = np.isin(task.indices, result.indices)
     xs = jax.tree.map(lambda a: a[done], task.x)
@@ -299,11 +190,3 @@ def bound_by_importance(task: Task, result: LogLikelihood) -> Importance:
         int(np.sum(variation > _ACTIVE)),
         len(variation),
     )
-
-
-def _log_means(log_weights: np.ndarray) -> np.ndarray:
-    """Return the log of each example's mean weight, in double precision."""
-    # A weight that is not a number makes its example's mean one, without a warning.
-    with np.errstate(invalid="ignore"):
-        totals = np.logaddexp.reduce(log_weights.astype(np.float64), axis=1)
-    return totals - np.log(log_weights.shape[1])

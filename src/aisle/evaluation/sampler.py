@@ -17,24 +17,26 @@ class Sampler(Chosen):
 
     Attributes:
         num_chains: C, chains of an example.
-        num_temperatures: T, from 2; with a tolerance, of the first round.
+        num_temperatures: T, from 2; with a tolerance a pilot chooses it instead.
         kernel: schedule, transition, and the acceptance that a pilot tunes step sizes to.
         refit: updates by which a copy of the proposal is fitted to data simulated from the model
             before chains start from it, 0 for none: for an encoder that is too sure of itself.
+            None: with a tolerance, this and smaller steps are tried where a plan is long.
         memory_mb: megabytes that the temporary arrays of a tile may take on a device.
     """
 
     num_chains: int = 16
     num_temperatures: int = 500
     kernel: Kernel = Kernel.tuned(is_long=True)
-    refit: int = 0
+    refit: int | None = None
     memory_mb: int = 512
 
     def __post_init__(self) -> None:
         self.take_numbers()
         check_count("num_chains", self.num_chains)
         check_count("num_temperatures", self.num_temperatures, 2)
-        check_count("refit", self.refit, 0)
+        if self.refit is not None:
+            check_count("refit", self.refit, 0)
         check_count("memory_mb", self.memory_mb)
         if not isinstance(self.kernel, Kernel):
             raise InputError(
@@ -76,10 +78,11 @@ class Certificate(Chosen):
 
     Attributes:
         num_examples: examples simulated from the model for bidirectional Monte Carlo, 0 for none.
-        tolerance: in nats. Add simulated examples as long as the gap's error is the larger part,
-            and double T as long as the gap is, until the mean gap with two standard errors, and
-            the change of the mean, are below this.
-        max_seconds: time after which no new work is begun, but for a first tile of each part.
+            With a tolerance, at least so many.
+        tolerance: in nats. Short runs tell which T and how many simulated examples bring the mean
+            gap with two standard errors, and the change of the mean, below this.
+        max_seconds: time to plan for, after which no new work is begun, but for a first tile of
+            each part.
     """
 
     num_examples: int = 100

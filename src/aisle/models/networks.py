@@ -39,6 +39,23 @@ class MLP(eqx.Module):
         return _apply(self.layers[-1], x)
 
 
+class Skip(eqx.Module):
+    """A linear layer beside a network: their sum."""
+
+    linear: eqx.nn.Linear
+    network: MLP
+
+    def __init__(self, key: PRNGKey, sizes: tuple[int, ...], activation: Activation = jnp.tanh):
+        """Build a network of the given `sizes`, and a linear layer from the first to the last."""
+        key_linear, key_network = jax.random.split(key)
+        self.linear = _linear(key_linear, sizes[0], sizes[-1])
+        self.network = MLP(key_network, sizes, activation)
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """Apply both to one example."""
+        return _apply(self.linear, x) + self.network(x)
+
+
 class GaussianLayer(eqx.Module):
     """A network whose output is a diagonal normal: an encoder, or an upper stochastic layer."""
 

@@ -3,7 +3,6 @@
 The rest of the report knows the files of a run through this module alone.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from jaxtyping import Array
 from aisle.data import Table
 from aisle.errors import InputError
 from aisle.evaluation.folders import load_arrays
+from aisle.files import parsed
 from aisle.report.columns import Labels
 from aisle.runs.folder import read_config, read_metrics
 from aisle.statistics import Mean
@@ -35,6 +35,7 @@ class Evaluation(NamedTuple):
         split: "test" or "train", or None if the evaluation does not say.
         update: of the weights, or None likewise.
         other_data: what was evaluated if not the run's own data.
+        num_doubtful: examples whose chains disagree.
     """
 
     written: float
@@ -47,6 +48,7 @@ class Evaluation(NamedTuple):
     split: str | None
     update: int | None
     other_data: str | None
+    num_doubtful: int = 0
 
 
 class Weights(NamedTuple):
@@ -148,7 +150,7 @@ def _read_evaluation(file: Path, own_data: str | None) -> Evaluation:
     try:
         if arrays is None:
             raise ValueError("examples.npz is missing or damaged")
-        content = json.loads(file.read_bytes())
+        content = parsed(file.read_bytes())
         settings = content["settings"]
         about = settings.get("about") or {}
         return Evaluation(
@@ -162,6 +164,7 @@ def _read_evaluation(file: Path, own_data: str | None) -> Evaluation:
             split=about.get("split"),
             update=about.get("update"),
             other_data=None if about.get("data") == own_data else about.get("data"),
+            num_doubtful=int(np.sum(arrays.get("is_doubtful", 0))),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(

@@ -35,8 +35,9 @@ def from_json(stored: Mapping[str, Any], path: Path) -> TrainConfig:
     try:
         return config_of(stored["train"], stored["format"])
     except NOT_A_CONFIG as error:
+        reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{path / 'config.json'} is not that of a training run of this version ({error}): "
+            f"{path / 'config.json'} is not that of a training run of this version ({reason}): "
             "give the folder of one"
         ) from None
 

@@ -7,16 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from aisle import processes
-from aisle.data import Dataset, Split, as_split, load, spread
+from aisle.annealing import Kernel
+from aisle.context import Context, in_context, parts_of
+from aisle.data import Dataset, Split, as_split, check_support, load, spread
 from aisle.data.arrays import is_file_name, is_table_name
 from aisle.errors import InputError, check
-from aisle.evaluation import Certificate, LogLikelihood, Round, Sampler, log_likelihood
-from aisle.evaluation.pilot import NUM_EXAMPLES
+from aisle.evaluation import Certificate, LogLikelihood, Sampler, log_likelihood
+from aisle.evaluation.log_likelihood import suited
+from aisle.evaluation.pilot import NUM_EXAMPLES, repeated, tune
 from aisle.evaluation.results import save
+from aisle.evaluation.rounds import Report
+from aisle.evaluation.rows import RowScores, score_rows
 from aisle.evaluation.work import is_late
+from aisle.models.use import simulate
 from aisle.runs.opening import Run, load_data, roles_of
 from aisle.runs.options import EvaluateConfig
 from aisle.runs.tables import taking_missing
@@ -45,7 +52,7 @@ def evaluate(
     data: Dataset | None = None,
     out: Path | None = None,
     show_progress: bool = True,
-    report: Callable[[Round], None] | None = None,
+    report: Report | None = None,
 ) -> tuple[LogLikelihood, Path]:
     """Evaluate a run; return what was found and the folder that has it."""
     is_kept = config.whole_split == 0 or config.whole_split >= 2
@@ -176,6 +183,28 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
             f"trained on {tuple(run.shape)}: give data of that shape"
         )
     return dataset
+
+
+def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int = 0) -> RowScores:
+    """Score each example of some data by itself, with step sizes tuned on simulated examples."""
+    config = EvaluateConfig(data=data)
+    dataset = dataset_of(run, config)
+    split = as_split(parts(run, config, dataset).split, dataset.source, model=run.model)
+    check_support(getattr(run.model, "likelihood", None), split, dataset.source)
+    every = np.arange(len(split))
+    examples = split.with_context(split.observe(every), every)
+    _, contexts = parts_of(examples)
+    key_data, key_pilot = jax.random.split(jax.random.key(seed))
+    if isinstance(contexts, Context) and contexts.condition is None and contexts.exposure is None:
+        # Simulated examples are complete, so that step sizes do not depend on what is scored.
+        contexts = None
+    contexts = None if contexts is None else repeated(contexts)
+    pilot_xs = in_context(simulate(key_data, run.model, NUM_EXAMPLES, contexts), contexts)
+    example = jax.tree.map(lambda a: a[0], pilot_xs)
+    kernel = suited(Kernel.tuned(is_long=True), run.proposal, example)
+    sizes = tune(key_pilot, run.model, run.proposal, pilot_xs, kernel, num_temperatures)
+    ladder = kernel.ladder(num_temperatures, sizes)
+    return score_rows(run.model, run.proposal, examples, ladder, num_chains=num_chains, seed=seed)
 
 
 def folder_name(config: EvaluateConfig, update: int) -> str:

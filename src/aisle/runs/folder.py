@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from aisle.errors import InputError
-from aisle.files import disk_errors, finite, json_text, locked, write_bytes
+from aisle.files import disk_errors, finite, json_text, locked, parsed, write_bytes
 from aisle.provenance import provenance
 from aisle.runs.events import EventFile
 from aisle.runs.tensors import FORMAT, check_format
@@ -49,7 +49,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Return the settings of a run; `format` is 1 in those of the first edition."""
     file = path / _CONFIG
     try:
-        config = json.loads(file.read_bytes())
+        config = parsed(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         what = "is not a run, as it has no config.json" if path.exists() else "does not exist"
         raise InputError(f"{path} {what}: give the folder of a run") from None
@@ -169,7 +169,7 @@ def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         raise _unreadable(file, error) from None
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = parsed(line)
         except ValueError:
             record = None
         if isinstance(record, dict):

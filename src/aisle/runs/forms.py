@@ -45,7 +45,7 @@ class Form(NamedTuple):
     typical_exposure: float | None = None
 
 
-class Fitted(NamedTuple):
+class FirstValues(NamedTuple):
     """What is fitted to training data before networks are built.
 
     Attributes:
@@ -110,22 +110,24 @@ def form_from(stored: Mapping[str, Any]) -> Form:
     )
 
 
-def fitted_to(form: Form, train: Split) -> Fitted:
+def first_values(form: Form, train: Split) -> FirstValues:
     """Fit likelihood and conditions to training data."""
     context = train.context_of(spread(len(train), _NUM_FITTED))
     exposure = None if form.typical_exposure is None else context.exposure
     conditions = None
     if form.conditions is not None:
         conditions = _fit(form.conditions, context.condition)[0]
-    return Fitted(*_fit(form, _values(train), exposure), conditions)
+    return FirstValues(*_fit(form, _values(train), exposure), conditions)
 
 
-def fitted_to_nothing(form: Form) -> Fitted:
+def any_values(form: Form) -> FirstValues:
     """Return the same with other values, from which networks of the same form are built."""
     conditions = None
     if form.conditions is not None:
-        conditions = _fit(form.conditions, stand_in(form.conditions))[0]
-    return Fitted(*_fit(form, stand_in(form)), conditions)
+        conditions = _fit(
+            form.conditions, stand_in(form.conditions.families, form.conditions.num_levels)
+        )[0]
+    return FirstValues(*_fit(form, stand_in(form.families, form.num_levels)), conditions)
 
 
 def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
@@ -171,11 +173,11 @@ def _fit(
     return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
 
 
-def stand_in(form: Form) -> np.ndarray:
+def stand_in(families: Sequence[str], num_levels: Sequence[int]) -> np.ndarray:
     """Return rows that every family takes."""
     rows = np.arange(8)
     columns = []
-    for family, levels in zip(form.families, form.num_levels, strict=True):
+    for family, levels in zip(families, num_levels, strict=True):
         if family == "categorical":
             columns.append(rows % levels)
         elif family == "bernoulli":

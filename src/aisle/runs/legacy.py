@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from aisle.errors import InputError
+from aisle.files import parsed
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -22,7 +23,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
         raise InputError(
             f"{path} was written by aisle 0.1, with Orbax: to read it, pip install 'aisle[legacy]'"
         ) from None
-    manifest = json.loads((path / "manifest" / "metadata").read_bytes())
+    manifest = parsed((path / "manifest" / "metadata").read_bytes())
     folder = {"driver": "file", "path": f"{path.absolute() / 'state'}/"}
     store = {"driver": "ocdbt", "base": folder, "path": "content/"}
     array = tensorstore.open({"driver": "zarr", "kvstore": store}, open=True, read=True).result()

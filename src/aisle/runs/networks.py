@@ -22,7 +22,7 @@ from aisle.models import (
     one_layer,
     two_layer,
 )
-from aisle.runs.forms import Fitted, Form, fitted_to, fitted_to_nothing, form_of
+from aisle.runs.forms import FirstValues, Form, any_values, first_values, form_of
 from aisle.runs.options import ModelOptions
 from aisle.types import PRNGKey
 
@@ -50,13 +50,13 @@ def build(options: ModelOptions, dataset: Dataset, seed: int, form: Form | None 
     if train.view.binarize != "none":
         # Grey values are probabilities, and their means all that first outputs need.
         bias = Bernoulli.initial_output(np.ravel(train.mean()))
-        return _assembled(options, form, Fitted(Bernoulli(len(bias)), bias, None), seed)
-    return _assembled(options, form, fitted_to(form, train), seed)
+        return _assembled(options, form, FirstValues(Bernoulli(len(bias)), bias, None), seed)
+    return _assembled(options, form, first_values(form, train), seed)
 
 
 def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
     """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, fitted_to_nothing(form), seed)
+    return _assembled(options, form, any_values(form), seed)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
@@ -108,7 +108,7 @@ def has_form(options: ModelOptions, is_table: bool) -> bool:
     return ":" not in options.model and network_of(options, is_table) != "study"
 
 
-def _assembled(options: ModelOptions, form: Form, fitted: Fitted, seed: int) -> Weights:
+def _assembled(options: ModelOptions, form: Form, fitted: FirstValues, seed: int) -> Weights:
     """Build networks for a likelihood, in one compilation."""
     network = options.network or "mlp"
     activation = _ACTIVATIONS[options.activation or ("elu" if network == "conv" else "tanh")]

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.data import Column, Dataset, load
+from aisle.data import Column, Dataset, Split, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.learning.loop import report
 from aisle.runs import checkpoints, folder, weights
-from aisle.runs.config import from_json, to_json
+from aisle.runs.config import NOT_A_CONFIG, from_json, to_json
 from aisle.runs.forms import form_from
 from aisle.runs.networks import Weights, build, build_named, rebuild
 from aisle.runs.options import ModelOptions, TrainConfig
@@ -85,7 +86,8 @@ def open_run(
     path = Path(path)
     stored = folder.read_config(path)
     config = None if "fit" in stored and model is not None else from_json(stored, path)
-    shape = tuple(stored["data"].get("shape", ()))
+    with _described(path / "config.json"):
+        shape = tuple(map(int, stored["data"].get("shape", ())))
     if model is None and config is not None:
         both = _networks(path, stored, config, shape, data_dir)
     else:
@@ -164,8 +166,13 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         "source": dataset.source,
         "shape": list(dataset.shape),
         **{f"num_{name}": len(split) for name, split in dataset.splits.items()},
-        "digests": {name: split.digest() for name, split in dataset.splits.items()},
+        "digests": {name: _digest(name, split) for name, split in dataset.splits.items()},
     }
+
+
+def _digest(name: str, split: Split) -> str:
+    # Only training looks at weights, and other data need not have them.
+    return (split if name == "train" else dataclasses.replace(split, weights=None)).digest()
 
 
 def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:
@@ -206,14 +213,6 @@ def load_weights(
     return eqx.combine((loaded["model"], loaded["proposal"]), static)
 
 
-def weights_of(source: Path, model: Model, proposal: Proposal) -> Weights:
-    """Return the (model, proposal) of a run, or of a file, for networks like these."""
-    if source.suffix == weights.SUFFIX:
-        return load_weights(source, model, proposal)
-    run = open_run(source, model, proposal)
-    return run.model, run.proposal
-
-
 def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
     try:
         options = dict(metadata["model"])
@@ -226,7 +225,40 @@ def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
             f"{path} holds weights of a model that only your program has: give that too, by "
             "aisle.load_weights(path, model, proposal)"
         ) from None
-    return _like_those(model, form, shape, seed=0)
+    with _described(path):
+        _check_size(path, model, form, shape)
+        return _like_those(model, form, shape, seed=0)
+
+
+@contextmanager
+def _described(path: Path) -> Iterator[None]:
+    """Say in one line that a file describes no networks."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (*NOT_A_CONFIG, IndexError, MemoryError, NotImplementedError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(
+            f"{path} describes networks that cannot be built ({reason}): restore it from a backup"
+        ) from None
+
+
+def _check_size(
+    path: Path, model: ModelOptions, form: Mapping[str, Any] | None, shape: Sequence[int]
+) -> None:
+    """Refuse a description of networks that are larger than their file, before they are built."""
+    size = path.stat().st_size
+    needed = math.prod(shape)
+    if needed <= size:
+        like = eqx.filter_eval_shape(lambda: _like_those(model, form, shape, seed=0))
+        leaves = [a for a in jax.tree.leaves(like) if isinstance(a, jax.ShapeDtypeStruct)]
+        needed = sum(a.size for a in leaves if jnp.issubdtype(a.dtype, jnp.inexact))
+    if needed > size:
+        raise InputError(
+            f"{path} describes networks of {needed:,} numbers, which do not fit into its "
+            f"{size:,} bytes: export it again"
+        )
 
 
 def _networks(
@@ -238,7 +270,8 @@ def _networks(
 ) -> Weights:
     """Build networks whose weights are then replaced."""
     if not config.is_own_model:
-        return _like_those(config.model, stored["data"].get("form"), shape, config.run.seed)
+        with _described(path / "config.json"):
+            return _like_those(config.model, stored["data"].get("form"), shape, config.run.seed)
     return build(config.model, data_of(path, stored, config, data_dir), config.run.seed)
 
 

@@ -76,7 +76,7 @@ def sampled(run: Run, number: int, context: Context | None, seed: int) -> Rows:
     if context is not None and exposure is not None:
         header = [Column(exposure, "real"), *header]
         values = [np.asarray(context.exposure)[:, None], *values]
-    table = np.concatenate(values, axis=1)
+    table = np.concatenate(values, axis=1, dtype=float)
     rows = ([c.cell(v) for c, v in zip(header, row, strict=True)] for row in table)
     return Rows([column.name for column in header], rows)
 
@@ -101,7 +101,9 @@ def imputed(
         both = (run.model, run.proposal, table.values[rows].astype(np.float32), context)
         draws = _means(both, table, asked) if average else impute(*both, **asked).swapaxes(0, 1)
     header = [*([] if average else ["draw"]), *raw.columns]
-    return Rows(header, _filled(raw, table, rows, np.asarray(draws), is_numbered=not average))
+    return Rows(
+        header, _filled(raw, table, rows, np.asarray(draws, float), is_numbered=not average)
+    )
 
 
 def taking_missing(run: Run) -> Run:

@@ -7,6 +7,7 @@ whole or not at all, and carries a SHA-256 of all that it holds, so that later d
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import safetensors.numpy
 from jaxtyping import PyTree
 
 from aisle.errors import InputError
-from aisle.files import replacing
+from aisle.files import parsed, replacing
 
 SUFFIX = ".safetensors"
 
@@ -29,6 +30,9 @@ FORMAT = 2
 
 # All metadata are under one key: safetensors writes several in an order that changes.
 _KEY = "aisle"
+# Where safetensors has them in its header, and how long that may be.
+_ABOUT = "__metadata__"
+_MOST_HEADER = 100_000_000
 
 # What safetensors calls the types of NumPy and JAX.
 _TYPES = {
@@ -69,18 +73,20 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
     Files of the first edition have neither a format nor a checksum.
     """
-    content = path.read_bytes()
+    header = _header(path)
     try:
-        views = safetensors.deserialize(content)
+        views = safetensors.deserialize(path.read_bytes())
     except safetensors.SafetensorError as error:
         raise UnreadableError(f"not a safetensors file, or cut short: {error}") from None
+    except MemoryError:
+        raise UnreadableError("it is larger than the memory") from None
     if other := {view["dtype"] for _, view in views} - _TYPES.keys():
         raise UnreadableError(f"it has tensors of the type {min(other)}")
     tensors = {
         name: np.frombuffer(view["data"], _TYPES[view["dtype"]]).reshape(view["shape"])
         for name, view in views
     }
-    about = _metadata(content)
+    about = _metadata(header)
     check_format(path, about)
     is_checked = bool(about.keys() & {"format", "sha256"})
     if about.pop("sha256", None) != _digest(tensors, about) and is_checked:
@@ -97,7 +103,8 @@ def check_format(file: Path, stored: Mapping[str, Any]) -> None:
     if found in range(1, FORMAT + 1):
         return
     try:
-        needed = f"aisle {stored['provenance']['packages']['aisle']} or newer"
+        version = " ".join(str(stored["provenance"]["packages"]["aisle"]).split())
+        needed = f"aisle {version} or newer"
     except (KeyError, TypeError):
         needed = "a newer aisle"
     raise InputError(
@@ -157,11 +164,26 @@ def _digest(tensors: Mapping[str, np.ndarray], about: Mapping[str, object]) -> s
     return digest.hexdigest()
 
 
-def _metadata(content: bytes) -> dict[str, Any]:
-    # A file begins with the length of its JSON header. safetensors reads it from paths only.
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+def _header(path: Path) -> dict[str, Any]:
+    """Return the JSON header of a file that is as long as that says, before the rest is read."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            if length > min(size - 8, _MOST_HEADER):
+                raise ValueError("its header would be longer than it may be")
+            header = parsed(file.read(length))
+            ends = [one["data_offsets"][1] for name, one in header.items() if name != _ABOUT]
+            if 8 + length + max(ends, default=0) != size:
+                raise ValueError("its header promises another length")
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise UnreadableError(f"not a safetensors file, or cut short: {error}") from None
+    return header
+
+
+def _metadata(header: dict[str, Any]) -> dict[str, Any]:
     try:
-        about = json.loads(header["__metadata__"][_KEY])
-    except (KeyError, ValueError):
+        about = parsed(header[_ABOUT][_KEY])
+    except (KeyError, TypeError, ValueError):
         return {}
     return about if isinstance(about, dict) else {}

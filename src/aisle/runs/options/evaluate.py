@@ -19,7 +19,7 @@ class SamplerOptions:
     """C: chains of each example."""
 
     num_temperatures: int = 500
-    """T: inverse temperatures between q and the posterior; with --tolerance, to begin with."""
+    """T: inverse temperatures between q and the posterior; --tolerance plans its own."""
 
     kernel: Literal["tuned", "paper"] = "tuned"
     """What a transition is made of.
@@ -45,19 +45,19 @@ class SamplerOptions:
     """Acceptance that the step sizes are tuned to on the pilot, then frozen.
     tuned: 0.8. paper: 0.65."""
 
-    refit: int = 0
+    refit: int | None = None
     """Fit a copy of the encoder to data simulated from the model, and start from that.
-    For an encoder that is too sure of itself, if more temperatures do not close the gap: 6000."""
+    For an encoder that is too sure of itself: 6000, which --tolerance tries where it pays."""
 
     bdmc_examples: int = 100
     """Examples simulated for bidirectional Monte Carlo, the certificate; 0 turns it off."""
 
     tolerance: float | None = None
-    """Simulate more examples, or double T, until the gap and the change of the mean are below this.
+    """Choose T and simulated examples so that the gap and the change of the mean are below this.
     Two standard errors are added to the gap of bidirectional Monte Carlo."""
 
     max_seconds: float | None = None
-    """Begin no new work after this time, but for a first tile of each part.
+    """Plan for this time, and begin no new work after it, but for a first tile of each part.
     What was reached is reported."""
 
     importance_samples: int = 0

@@ -1,0 +1,105 @@
+"""From what users pass, arrays or frames, to numbers that models see, and back."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from aisle.data.tables import Column, read_table
+from aisle.errors import InputError
+from aisle.models import FAMILIES
+from aisle.runs.forms import FAMILY_OF
+
+
+def is_frame(x: Any) -> bool:
+    """Say whether x is a DataFrame."""
+    return hasattr(x, "columns") and hasattr(x, "dtypes")
+
+
+def learn(
+    estimator: Any, x: Any, likelihood: str | Mapping[str, str]
+) -> tuple[np.ndarray, tuple[Column, ...] | None, tuple[str, ...]]:
+    """Return the numbers of x, its columns if it is a frame, and the family of each column."""
+    if isinstance(likelihood, str) and likelihood not in ("auto", *FAMILIES):
+        raise InputError(
+            f"is {likelihood!r}: choose from auto, {', '.join(FAMILIES)}, or give the kinds of a "
+            "frame's columns as {'age': 'real'}",
+            argument="likelihood",
+        )
+    if is_frame(x) and (likelihood == "auto" or not isinstance(likelihood, str)):
+        validate_data(estimator, x, skip_check_array=True)
+        if len(x) < 2:
+            raise InputError(f"has {len(x)} sample: give at least 2", argument="X")
+        kinds = {} if isinstance(likelihood, str) else dict(likelihood)
+        values, columns = _whole_table(x, kinds)
+        return values, columns, tuple(FAMILY_OF[column.kind] for column in columns)
+    if not isinstance(likelihood, str):
+        raise InputError(
+            "names the kinds of columns, but X is an array: give a DataFrame, or one name for all "
+            "columns",
+            argument="likelihood",
+        )
+    values = _array(estimator, x, reset=True)
+    family = "gaussian" if likelihood == "auto" else likelihood
+    return values, None, (family,) * values.shape[1]
+
+
+def numbers(estimator: Any, x: Any, columns: Sequence[Column] | None) -> np.ndarray:
+    """Return the numbers of x, which has the columns that were learned from."""
+    if columns is None or not is_frame(x):
+        return _array(estimator, x, reset=False)
+    validate_data(estimator, x, skip_check_array=True, reset=False)
+    return read_table(x, columns).values
+
+
+def levels_of(families: Sequence[str], values: np.ndarray, columns: Any) -> tuple[int, ...]:
+    """Return the number of levels of each column of categories, and 0 for others."""
+    found = []
+    for i, family in enumerate(families):
+        own = len(columns[i].levels) if columns is not None else 0
+        highest = np.nanmax(np.where(np.isfinite(values[:, i]), values[:, i], 0))
+        found.append((own or int(max(highest, 0)) + 1) if family == "categorical" else 0)
+    return tuple(found)
+
+
+def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any:
+    """Return numbers as a frame of pandas or polars, with the texts that codes stand for."""
+
+    def decoded(column: Column, own: np.ndarray) -> Any:
+        if not column.levels:
+            return own
+        return [None if np.isnan(code) else column.levels[int(code)] for code in own]
+
+    pairs = zip(columns, values.T, strict=True)
+    named = {column.name: decoded(column, own) for column, own in pairs}
+    return importlib.import_module(library).DataFrame(named)
+
+
+def _array(estimator: Any, x: Any, *, reset: bool) -> np.ndarray:
+    return validate_data(
+        estimator,
+        x,
+        reset=reset,
+        dtype=np.float64,
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=2 if reset else 1,
+    )
+
+
+def _whole_table(x: Any, kinds: dict[str, str]) -> tuple[np.ndarray, tuple[Column, ...]]:
+    """Read a frame, with all of its columns: an estimator leaves none out on its own."""
+    table = read_table(x, kinds)
+    known = {column.name for column in table.columns}
+    left_out = [str(name) for name in x.columns if str(name) not in known]
+    for name in left_out:
+        if kinds.get(name) == "ignore" or np.asarray(x[name]).dtype.kind not in "buif":
+            raise InputError(
+                f"has the column {name!r}, of which nothing can be learned: drop it, or encode it "
+                "as numbers",
+                argument="X",
+            )
+    if left_out:
+        table = read_table(x, {**kinds, **dict.fromkeys(left_out, "real")})
+    return table.values, table.columns

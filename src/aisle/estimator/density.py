@@ -1,0 +1,277 @@
+"""`LatentDensity`: a deep latent-variable model as an estimator of scikit-learn."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    DensityMixin,
+    TransformerMixin,
+)
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,  # pyright: ignore[reportPrivateUsage]
+    check_is_fitted,
+)
+
+from aisle.errors import InputError, check, check_count, check_positive
+from aisle.estimator import columns, saving
+from aisle.estimator.starting import Form
+from aisle.estimator.training import Settings, examples_of, score, train, unique_rows
+from aisle.evaluation import Certificate, LogLikelihood, Sampler, impute, log_likelihood
+from aisle.evaluation.rows import RowScores, encode_rows
+from aisle.learning.methods import AIS, IWAE, Method, check_method
+from aisle.models import sample
+
+# Small networks for small tables: units of two hidden layers, below so many rows.
+_HIDDEN = ((500, 32), (5_000, 64), (20_000, 128))
+_METHODS = {"ais": AIS(num_samples=1), "iwae": IWAE(), "vae": None}
+
+
+class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
+    """Density of a table by a latent-variable model, trained by annealed importance sampling.
+
+    Real columns start as factor analysis, with the number of factors that is best for held-out
+    rows. Networks then learn what is not linear, for as long as held-out rows gain: in turns of
+    three for fewer than 1,000 rows. In the end all rows train for that long.
+
+    Identical rows count as one row with the sum of their weights, and rows are sorted first: a fit
+    does not depend on their order. The numbers of a row depend on its content and not on what else
+    is scored. NaN is a missing value, and log p(x) is that of what was observed.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(6, 2))
+        >>> density = aisle.LatentDensity(num_latents=1, hidden=(4,), random_state=0).fit(x)
+        >>> density.score_samples(x).shape, density.transform(x).shape
+        ((6,), (6, 1))
+
+    Args:
+        num_latents: dimensions of z.
+        likelihood: of the columns. "auto" takes what the columns of a frame look like, see
+            `aisle.read_table`, and real values in an array. Or the name of a family for all, such
+            as "bernoulli", or the kinds of a frame's columns, {"age": "real"}.
+        hidden: units of each hidden layer of the decoder; by default (200, 200), and less for fewer
+            than 20,000 rows.
+        method: "ais", "iwae", "vae", or an `aisle.Method`. A VAE comes first in any case.
+        max_updates: of the VAE at the most, and half as many by the method; by default 100 passes
+            over the data, but at least 1,000 and at most 20,000.
+        learning_rate: Adam's.
+        num_chains: annealed chains of a row's score.
+        num_temperatures: of these chains.
+        embedding: what `transform` returns: means by the "encoder", or posterior means by
+            "annealing".
+        verbose: whether to show a progress bar.
+        random_state: seed, or generator; None for another fit each time.
+
+    Attributes:
+        model_: the trained model, for all other functions of aisle.
+        proposal_: its encoder.
+        columns_: what the columns of a frame were taken for, or None.
+        num_updates_: that were made by the VAE, and by the method.
+    """
+
+    def __init__(
+        self,
+        num_latents: int = 10,
+        *,
+        likelihood: str | Mapping[str, str] = "auto",
+        hidden: Sequence[int] | None = None,
+        method: str | Method = "ais",
+        max_updates: int | None = None,
+        learning_rate: float = 1e-3,
+        num_chains: int = 8,
+        num_temperatures: int = 20,
+        embedding: Literal["encoder", "annealing"] = "encoder",
+        verbose: bool = False,
+        random_state: Any = None,
+    ):
+        self.num_latents = num_latents
+        self.likelihood = likelihood
+        self.hidden = hidden
+        self.method = method
+        self.max_updates = max_updates
+        self.learning_rate = learning_rate
+        self.num_chains = num_chains
+        self.num_temperatures = num_temperatures
+        self.embedding = embedding
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "LatentDensity":
+        """Train on the rows of X; `sample_weight` says how much each counts."""
+        del y
+        settings = self._settings()
+        values, found, families = columns.learn(self, X, self.likelihood)
+        weights = _check_sample_weight(sample_weight, values, ensure_non_negative=True)
+        if not weights.sum() > 0:
+            raise InputError("is 0 for all rows: give some a weight", argument="sample_weight")
+        empty = np.flatnonzero(np.isnan(values).all(axis=0))
+        if len(empty):
+            raise InputError(f"has no value in column {empty[0]}: drop it", argument="X")
+        rows, row_weights = unique_rows(values, np.asarray(weights, np.float64))
+        form = Form(
+            families,
+            columns.levels_of(families, values, found),
+            int(self.num_latents),
+            self._hidden(len(rows)),
+        )
+        trained = train(form, rows, row_weights, settings)
+        self.model_, self.proposal_ = jax.tree.map(jnp.asarray, trained[:2])
+        self.columns_, self.num_updates_ = found, trained.num_updates
+        self._form, self._ladder = form, trained.ladder
+        self._library = type(X).__module__.partition(".")[0]
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return log p(x) of each row in nats, a stochastic lower bound."""
+        return self.score_rows(X).log_p
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean of log p(x), as `GaussianMixture` does; `KernelDensity` has the sum."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def score_rows(self, X: Any) -> RowScores:
+        """Return log p(x) of each row with its Monte Carlo error, effective chains and latents."""
+        values = self._values(X)
+        return score((self.model_, self.proposal_), values, self._ladder, self.num_chains)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the mean of z of each row, by the encoder or by annealing."""
+        if self.embedding == "annealing":
+            return self.score_rows(X).latents
+        return encode_rows(self.proposal_, examples_of(self._values(X)))
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
+        check_is_fitted(self)
+        latents = jnp.asarray(np.asarray(X, np.float32))
+        return np.asarray(jax.vmap(self.model_.mean_observation)(latents), np.float64)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw rows from the model; a frame where it was fitted to one."""
+        check_is_fitted(self)
+        drawn = np.asarray(sample(self.model_, n_samples, seed=_seed(random_state)), np.float64)
+        return (
+            drawn
+            if self.columns_ is None
+            else columns.as_frame(drawn, self.columns_, self._library)
+        )
+
+    def impute(
+        self, X: Any, *, num_draws: int = 50, average: bool = True, random_state: Any = None
+    ) -> Any:
+        """Return X with its missing values filled in.
+
+        The mean over draws fills numbers and the most frequent draw fills bits and categories.
+        Without `average`, all completed tables are returned, as numbers, with the draws along the
+        second axis.
+        """
+        values, seed = self._values(X), _seed(random_state)
+        drawn = impute(self.model_, self.proposal_, values, num_draws=num_draws, seed=seed)
+        drawn = np.asarray(drawn, np.float64)
+        if not average:
+            return drawn
+        filled = drawn.mean(axis=1)
+        for i, family in enumerate(self._form.families):
+            if family in ("bernoulli", "categorical"):
+                filled[:, i] = [np.bincount(own.astype(int)).argmax() for own in drawn[:, :, i]]
+        filled = np.where(np.isnan(values), filled, values)
+        is_frame = self.columns_ is not None and columns.is_frame(X)
+        return columns.as_frame(filled, self.columns_ or (), self._library) if is_frame else filled
+
+    def certify(
+        self,
+        X: Any,
+        *,
+        sampler: Sampler | None = None,
+        certificate: Certificate | None = None,
+    ) -> LogLikelihood:
+        """Return the log-likelihood with its standard error and gap; see `aisle.log_likelihood`."""
+        return log_likelihood(
+            self.model_,
+            self.proposal_,
+            self._values(X),
+            sampler=sampler,
+            certificate=certificate,
+            show_progress=bool(self.verbose),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimator to a .safetensors file, without pickle."""
+        check_is_fitted(self)
+        saving.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "LatentDensity":
+        """Return an estimator that `save` wrote."""
+        return saving.load(cls, Path(path))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._form.num_latents
+
+    def _values(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        values = columns.numbers(self, X, self.columns_)
+        is_wrong = ~(self.model_.likelihood.is_supported(values) | np.isnan(values))
+        if is_wrong.any():
+            raise InputError(
+                f"has the value {values[is_wrong][0]:g} in column "
+                f"{np.argmax(is_wrong.any(axis=0))}, which the model cannot have made: it is of "
+                f"{self.model_.likelihood.support}",
+                argument="X",
+            )
+        return values
+
+    def _settings(self) -> Settings:
+        for name in ("num_latents", "num_chains"):
+            check_count(name, getattr(self, name))
+        if self.max_updates is not None:
+            check_count("max_updates", self.max_updates)
+        check_count("num_temperatures", self.num_temperatures, 2)
+        check_positive("learning_rate", self.learning_rate)
+        check(
+            self.embedding in ("encoder", "annealing"),
+            "embedding",
+            self.embedding,
+            "'encoder' or 'annealing'",
+        )
+        method = self.method
+        if isinstance(method, str):
+            names = ", ".join(_METHODS)
+            check(method in _METHODS, "method", method, f"one of {names}, or an aisle.Method")
+            method = _METHODS[method]
+        else:
+            check_method(method)
+        return Settings(
+            method,
+            float(self.learning_rate),
+            self.max_updates,
+            int(self.num_chains),
+            int(self.num_temperatures),
+            _seed(self.random_state),
+            bool(self.verbose),
+        )
+
+    def _hidden(self, num_rows: int) -> tuple[int, ...]:
+        if self.hidden is None:
+            units = next((units for most, units in _HIDDEN if num_rows < most), 200)
+            return (units, units)
+        for number in self.hidden:
+            check_count("hidden", number)
+        return tuple(map(int, self.hidden))
+
+
+def _seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))

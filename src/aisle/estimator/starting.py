@@ -1,0 +1,182 @@
+"""Networks to start from: factor analysis where all columns are real."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.decomposition import FactorAnalysis
+from sklearn.exceptions import ConvergenceWarning
+
+from aisle.models import FAMILIES, Categorical, Columns, Gaussian, Likelihood
+from aisle.models.context import Takes
+from aisle.models.latent import Encoder, LatentModel
+from aisle.models.likelihoods import constants_of
+from aisle.models.networks import Skip
+
+# The least variance that a factor model leaves to a column, in units of the column's own.
+_LEAST_NOISE = 1e-4
+_NUM_FACTORS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90)
+
+
+class Form(NamedTuple):
+    """What networks are built of, beside the values of their arrays.
+
+    Attributes:
+        families: the likelihood of each column, by its name in `aisle.models.FAMILIES`.
+        num_levels: of each column of categories, and 0 of others.
+        num_latents: dimensions of z.
+        hidden: units of each hidden layer of the decoder.
+    """
+
+    families: tuple[str, ...]
+    num_levels: tuple[int, ...]
+    num_latents: int
+    hidden: tuple[int, ...]
+
+    @property
+    def is_real(self) -> bool:
+        """Whether all columns are normal, so that factor analysis is a start."""
+        return set(self.families) == {"gaussian"}
+
+
+def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
+    """Fit the likelihood of each column; the noise of real ones depends on z."""
+
+    def fit(name: str, places: Sequence[int]) -> Any:
+        if name == "gaussian":
+            return lambda x: Gaussian.fitted(x, scale="of z")
+        if name == "categorical":
+            levels = [form.num_levels[i] for i in places]
+            return lambda x: Categorical.fitted(x, num_levels=levels)
+        return FAMILIES[name].fitted
+
+    places = {name: np.flatnonzero(np.array(form.families) == name) for name in form.families}
+    if len(places) == 1:
+        return fit(form.families[0], range(len(form.families)))(x)
+    return Columns.fitted(x, [(fit(name, own), own) for name, own in places.items()])
+
+
+def build(
+    form: Form, likelihood: Likelihood, output: np.ndarray, seed: int, factors: int | None
+) -> tuple[LatentModel, Encoder]:
+    """Build networks; weights come from NumPy, as nothing has to be compiled for them.
+
+    Where there are factors, the linear layers hold them and the others begin with nothing.
+    """
+    takes, constants = Takes(has_missing=True), constants_of(likelihood)
+    num_inputs = jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
+    num_inputs += likelihood.num_features
+    shapes = [
+        (form.num_latents, *form.hidden, likelihood.num_outputs),
+        (num_inputs, *reversed(form.hidden), 2 * form.num_latents),
+    ]
+    random = np.random.default_rng(seed)
+    decoder, encoder = (_filled(shape, random, is_silent=factors is not None) for shape in shapes)
+    decoder = _with_linear(decoder, None, output)
+    model = LatentModel(decoder, likelihood, form.num_latents, (likelihood.num_features,), takes)
+    return model, Encoder(constants, encoder, takes)
+
+
+def _filled(sizes: tuple[int, ...], random: np.random.Generator, *, is_silent: bool) -> Skip:
+    """Return a network with Glorot's weights, and linear layers that add nothing yet."""
+    empty = eqx.filter_eval_shape(Skip, jax.random.key(0), sizes)
+
+    def fill(leaf: Any) -> jax.Array:
+        limit = np.sqrt(6 / sum(leaf.shape)) if len(leaf.shape) == 2 else 0.0
+        return jnp.asarray(random.uniform(-limit, limit, leaf.shape), jnp.float32)
+
+    network = jax.tree.map(fill, empty)
+    if is_silent:
+        last = network.network.layers[-1]
+        network = eqx.tree_at(
+            lambda n: n.network.layers[-1].weight, network, jnp.zeros_like(last.weight)
+        )
+    return _with_linear(network, np.zeros((sizes[-1], sizes[0])), None)
+
+
+def _with_linear(network: Skip, weight: np.ndarray | None, bias: np.ndarray | None) -> Skip:
+    if weight is not None:
+        network = eqx.tree_at(lambda n: n.linear.weight, network, jnp.asarray(weight, jnp.float32))
+    if bias is not None:
+        network = eqx.tree_at(lambda n: n.linear.bias, network, jnp.asarray(bias, jnp.float32))
+    return network
+
+
+def with_factors(
+    model: LatentModel, encoder: Encoder, x: np.ndarray, number: int
+) -> tuple[LatentModel, Encoder]:
+    """Return networks that are factor analysis of x, with its exact posterior for an encoder."""
+    units = model.likelihood.units  # pyright: ignore[reportAttributeAccessIssue]
+    inside = np.nan_to_num((x - np.asarray(units.location)) / np.asarray(units.scale))
+    loadings, noise = _factors(inside, number)
+    num_columns, num_latents = x.shape[1], model.num_latents
+    weight = np.zeros((2 * num_columns, num_latents))
+    weight[:num_columns, :number] = loadings
+    bias = np.concatenate([np.zeros(num_columns), 0.5 * np.log(noise)])
+    decoder = _with_linear(model.decoder, weight, bias)  # pyright: ignore[reportArgumentType]
+    # Loadings of maximum likelihood make this matrix diagonal, so q is the posterior itself.
+    precision = 1 + np.sum(loadings**2 / noise[:, None], axis=0)
+    inwards = np.zeros((2 * num_latents, 2 * num_columns))
+    inwards[:number, :num_columns] = (loadings / noise[:, None] / precision).T
+    log_scale = np.zeros(2 * num_latents)
+    log_scale[num_latents : num_latents + number] = -0.5 * np.log(precision)
+    network = _with_linear(encoder.network, inwards, log_scale)  # pyright: ignore
+    return (
+        eqx.tree_at(lambda m: m.decoder, model, decoder),
+        eqx.tree_at(lambda e: e.network, encoder, network),
+    )
+
+
+def choose_factors(x: np.ndarray, folds: Sequence[np.ndarray], most: int) -> int:
+    """Return the number of factors with the best log-likelihood of what is held out."""
+    inside = (x - np.nanmean(x, axis=0)) / _deviations(x)
+    inside = np.nan_to_num(inside)
+    scores = {0: np.mean([_independent(inside, fold) for fold in folds])} if folds else {0: 0.0}
+    for number in (n for n in _NUM_FACTORS if n <= most and folds):
+        found = []
+        for fold in folds:
+            rest = np.delete(inside, fold, axis=0)
+            if len(rest) <= number + 1:
+                return max(scores, key=lambda n: scores[n])
+            found.append(_fitted(rest, number).score(inside[fold]))
+        scores[number] = float(np.mean(found))
+        best = max(scores, key=lambda n: scores[n])
+        if number > 2 * best + 2:
+            break
+    return max(scores, key=lambda n: scores[n])
+
+
+def _independent(inside: np.ndarray, fold: np.ndarray) -> float:
+    rest = np.delete(inside, fold, axis=0)
+    variance = rest.var(axis=0) + _LEAST_NOISE
+    squares = (inside[fold] - rest.mean(axis=0)) ** 2 / variance
+    return float(-0.5 * np.sum(squares + np.log(2 * np.pi * variance), axis=1).mean())
+
+
+def _deviations(x: np.ndarray) -> np.ndarray:
+    deviations = np.nanstd(x, axis=0)
+    return np.where(deviations > 0, deviations, 1)
+
+
+def _fitted(inside: np.ndarray, number: int) -> FactorAnalysis:
+    noise = np.maximum(inside.var(axis=0), _LEAST_NOISE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = FactorAnalysis(
+            number, svd_method="lapack", noise_variance_init=noise, tol=1e-3, max_iter=500
+        )
+        model.fit(inside)
+    model.noise_variance_ = np.maximum(model.noise_variance_, _LEAST_NOISE)
+    return model
+
+
+def _factors(inside: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return loadings and variances of the noise."""
+    if not number:
+        return np.zeros((inside.shape[1], 0)), np.maximum(inside.var(axis=0), _LEAST_NOISE)
+    model = _fitted(inside, number)
+    return model.components_.T, model.noise_variance_

@@ -1,0 +1,236 @@
+"""What all parts of an evaluation share, and the parts that each of them is made of."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from aisle.annealing import HMC, Ladder, tuning
+from aisle.context import in_context, parts_of
+from aisle.evaluation import examples, pilot, refitting
+from aisle.evaluation.folders import kept
+from aisle.evaluation.sampler import Certificate, Sampler
+from aisle.evaluation.work import Job, Outcome, preferred_examples, walk
+from aisle.models.use import simulate
+from aisle.types import Model, PRNGKey, Proposal
+
+# What the keys of an evaluation are for.
+PILOT, FORWARD, BDMC, IMPORTANCE, REFIT, PLAN = range(6)
+
+_CAREFUL_ACCEPT = 0.97
+
+
+class Spent(NamedTuple):
+    """Gradients of log p(x, z), and seconds."""
+
+    gradients: int
+    seconds: float
+
+    def more(self, gradients: int, seconds: float) -> "Spent":
+        """Return what is spent with so much more."""
+        return Spent(self.gradients + gradients, self.seconds + seconds)
+
+
+class Task(NamedTuple):
+    """What all parts of an evaluation share.
+
+    Attributes:
+        proposal: where chains start.
+        x: examples, in their context if they have one.
+        about: what to write beside the numbers.
+        identity: what the numbers depend on beside sampler and seed, as hashes.
+        deadline: value of `time.perf_counter` after which no new work is begun, or None.
+        num_refits: updates by which the proposal was refitted.
+        is_careful: whether steps are smaller, and more of them, than was asked for.
+        step_sizes: tuned ones, of the short ladder.
+        spent: before the first round.
+    """
+
+    model: Model
+    proposal: Proposal
+    x: PyTree
+    pilot_x: PyTree | None
+    indices: np.ndarray
+    sampler: Sampler
+    certificate: Certificate
+    importance_samples: int
+    seed: int
+    folder: Path | None
+    about: dict[str, Any] | None
+    identity: dict[str, str]
+    deadline: float | None
+    show_progress: bool
+    num_refits: int = 0
+    is_careful: bool = False
+    step_sizes: np.ndarray | None = None
+    spent: Spent = Spent(0, 0.0)
+
+    def key(self, number: int, purpose: int) -> PRNGKey:
+        """Return a key for one purpose and one number, such as T: no two share a draw."""
+        root = jax.random.key(self.seed)
+        return jax.random.fold_in(jax.random.fold_in(root, number), purpose)
+
+    @property
+    def suffix(self) -> str:
+        """Tells files of other starts and kernels than those that were asked for."""
+        return "-refitted" * (self.num_refits > 0) + "-careful" * self.is_careful
+
+    @property
+    def num_tuned(self) -> int:
+        """Temperatures of the ladder on which step sizes are tuned."""
+        number, is_free = self.sampler.num_temperatures, callable(self.sampler.kernel.schedule)
+        if self.certificate.tolerance is not None and is_free:
+            return pilot.MAX_TEMPERATURES
+        return min(number, pilot.MAX_TEMPERATURES) if is_free else number
+
+    def ladder(self, num_temperatures: int) -> Ladder:
+        """Return a ladder of so many temperatures, with the step sizes that were tuned."""
+        kernel, sizes = self.sampler.kernel, jnp.asarray(self.step_sizes)
+        if num_temperatures != self.num_tuned:
+            betas, tuned_betas = kernel.betas(num_temperatures), kernel.betas(self.num_tuned)
+            sizes = tuning.interpolated(betas, tuned_betas, sizes)
+        # A move at beta = 1 would not change the weight.
+        return kernel.ladder(num_temperatures, sizes, last_move=False)
+
+    def contexts(self, numbers: np.ndarray) -> PyTree | None:
+        """Return contexts to simulate examples in: those of the real ones, in a random order.
+
+        That of a simulated example depends on its number alone, however many there are, and all
+        real ones are taken before one is taken again.
+        """
+        _, context = parts_of(self.x)
+        order = np.random.default_rng([self.seed, BDMC]).permutation(len(self.indices))
+        return jax.tree.map(lambda a: a[order[numbers % len(order)]], context)
+
+    def path(self, *names: str) -> Path | None:
+        """Return a path in the folder of results, if there is one."""
+        return None if self.folder is None else self.folder.joinpath(*names)
+
+    def walk(self, job: Job, *names: str) -> Outcome:
+        """Compute a job, with its tiles in a folder of the results."""
+        return walk(
+            job,
+            self.path(*names[:-1], names[-1] + self.suffix),
+            memory=self.sampler.memory_mb * 2**20,
+            deadline=self.deadline,
+            show_progress=self.show_progress,
+        )
+
+    def depends_on(self) -> dict[str, Any]:
+        """Return what the numbers of a tile depend on, as plain values."""
+        kernel = self.sampler.kernel
+        hmc, of_hmc = kernel.transition, {}
+        if isinstance(hmc, HMC):
+            of_hmc = {"precondition": hmc.precondition, "momentum_refresh": hmc.refresh}
+        return {
+            "num_chains": self.sampler.num_chains,
+            "num_temperatures": self.sampler.num_temperatures,
+            "num_leapfrog": hmc.num_gradients,
+            **of_hmc,
+            "target_accept": kernel.target_accept,
+            "refit": self.sampler.refit,
+            "kernel": repr(kernel),
+            "seed": self.seed,
+            **self.identity,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything that the result depends on, as plain values."""
+        return {
+            **self.depends_on(),
+            "refit": self.num_refits,
+            "bdmc_examples": self.certificate.num_examples,
+            "tolerance": self.certificate.tolerance,
+            "max_seconds": self.certificate.max_seconds,
+            "importance_samples": self.importance_samples,
+            "about": self.about,
+        }
+
+
+def refitted(task: Task, num_updates: int) -> Task:
+    """Let chains start from a proposal that is fitted to simulated examples."""
+    proposal, seconds = refitting.refit(
+        task.key(0, REFIT),
+        task.model,
+        task.proposal,
+        num_updates,
+        task.path(f"refitted{num_updates}.npz"),
+        contexts=parts_of(task.x)[1],
+        show_progress=task.show_progress,
+    )
+    spent = task.spent.more(num_updates * refitting.BATCH_SIZE, seconds)
+    return task._replace(proposal=proposal, num_refits=num_updates, spent=spent)
+
+
+def careful(task: Task) -> Task:
+    """Let chains make smaller steps, twice as many: for posteriors of very different widths."""
+    kernel = task.sampler.kernel
+    hmc = kernel.transition
+    if not isinstance(hmc, HMC) or kernel.target_accept >= _CAREFUL_ACCEPT:
+        return task
+    more = dataclasses.replace(hmc, num_leapfrog=2 * hmc.num_leapfrog)
+    kernel = dataclasses.replace(kernel, transition=more, target_accept=_CAREFUL_ACCEPT)
+    sampler = dataclasses.replace(task.sampler, kernel=kernel)
+    return task._replace(sampler=sampler, is_careful=True)
+
+
+def tuned(task: Task) -> Task:
+    """Tune step sizes on a pilot, or read those that the evaluation was begun with."""
+    kernel, number = task.sampler.kernel, task.num_tuned
+
+    def tune() -> dict[str, np.ndarray]:
+        number_of_start = 2 * (task.num_refits > 0) + task.is_careful
+        key_x, key_chains = jax.random.split(task.key(number_of_start, PILOT))
+        if task.pilot_x is None:
+            contexts = task.contexts(np.arange(pilot.NUM_EXAMPLES))
+            xs = simulate(key_x, task.model, pilot.NUM_EXAMPLES, contexts)
+            xs = in_context(xs, contexts)
+        else:
+            xs = pilot.repeated(task.pilot_x)
+        sizes = pilot.tune(key_chains, task.model, task.proposal, xs, kernel, number)
+        return {"step_sizes": np.asarray(sizes)}
+
+    stored, seconds = kept(task.path(f"step_sizes{task.suffix}-T{number}.npz"), tune)
+    gradients = pilot.num_gradients(kernel, number, pilot.NUM_EXAMPLES)
+    return task._replace(step_sizes=stored["step_sizes"], spent=task.spent.more(gradients, seconds))
+
+
+def anneal_given(task: Task, num_temperatures: int) -> Outcome:
+    """Anneal the given examples."""
+    ladder, num_chains = task.ladder(num_temperatures), task.sampler.num_chains
+    per_move = ladder.transition.num_gradients
+    job = Job(
+        name=f"T={num_temperatures}, log p(x)",
+        function=examples.forward,
+        context=(task.model, task.proposal, ladder, num_chains),
+        key=task.key(num_temperatures, FORWARD),
+        xs=task.x,
+        indices=task.indices,
+        gradients=examples.num_gradients(num_temperatures, per_move, num_chains),
+        preferred=preferred_examples(num_chains, ladder.num_gradients),
+    )
+    return task.walk(job, f"T{num_temperatures}", "forward")
+
+
+def anneal_simulated(
+    task: Task, num_temperatures: int, indices: np.ndarray, purpose: int, num_chains: int
+) -> Outcome:
+    """Anneal simulated examples of these numbers both ways, for a certificate or for a plan."""
+    name = "bidirectional" if purpose == BDMC else "pilot"
+    ladder = task.ladder(num_temperatures)
+    per_move = ladder.transition.num_gradients
+    job = Job(
+        name=f"T={num_temperatures}, {name}",
+        function=examples.both_ways,
+        context=(task.model, task.proposal, ladder, num_chains),
+        key=task.key(num_temperatures, purpose),
+        xs=in_context(None, task.contexts(indices)),
+        indices=indices,
+        gradients=examples.num_gradients_both_ways(num_temperatures, per_move, num_chains),
+        preferred=preferred_examples(num_chains, ladder.num_gradients),
+    )
+    return task.walk(job, f"T{num_temperatures}", name)

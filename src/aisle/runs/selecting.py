@@ -1,0 +1,104 @@
+"""The choice between runs by validation data: one run for each candidate, one test in the end."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from aisle.errors import InputError, check_count
+from aisle.evaluation import Comparison, LogLikelihood
+from aisle.evaluation.comparing import compare
+from aisle.runs import training
+from aisle.runs.config import absolute, from_json, to_json
+from aisle.runs.evaluating import evaluate
+from aisle.runs.folder import read_config
+from aisle.runs.opening import Run, open_run
+from aisle.runs.options import EvaluateConfig, LikelihoodName, SamplerOptions, TrainConfig
+
+# Families of whole numbers: their probabilities are not comparable with densities.
+_WHOLE = {"bernoulli", "categorical", "poisson", "negative-binomial", "zero-inflated"}
+
+
+class Candidate(NamedTuple):
+    """A choice: the number of latents, and the likelihood."""
+
+    num_latents: int
+    likelihood: LikelihoodName
+
+    @property
+    def name(self) -> str:
+        """What its run is called."""
+        return f"{self.likelihood}-{self.num_latents}"
+
+
+class Selection(NamedTuple):
+    """What was chosen, and by what.
+
+    Attributes:
+        comparison: by log p(x) of validation examples.
+        chosen: the best of them.
+        test: log p(x) of the test examples by the chosen one alone.
+    """
+
+    comparison: Comparison
+    chosen: Candidate
+    test: LogLikelihood
+
+
+def candidates(
+    num_latents: Sequence[int], likelihoods: Sequence[LikelihoodName]
+) -> list[Candidate]:
+    """Return all choices; refuse likelihoods whose log p(x) cannot be compared."""
+    for number in num_latents:
+        check_count("num_latents", number)
+    if len({name in _WHOLE for name in likelihoods}) > 1 or (
+        "auto" in likelihoods and len(likelihoods) > 1
+    ):
+        raise InputError(
+            f"is {','.join(likelihoods)}: probabilities of whole numbers and densities of real "
+            "ones cannot be compared; give families of one kind",
+            argument="likelihood",
+        )
+    pairs = itertools.product(num_latents, likelihoods)
+    return list(dict.fromkeys(Candidate(number, name) for number, name in pairs))
+
+
+def select(
+    config: TrainConfig, choices: Sequence[Candidate], sampler: SamplerOptions, out: Path
+) -> Selection:
+    """Train and validate each candidate, as far as that is not done, and test the best one."""
+    if config.observations.num_valid == 0:
+        raise InputError("is 0: a choice needs validation data", argument="num_valid")
+    found = {choice.name: _validated(config, choice, sampler, out) for choice in choices}
+    comparison = compare({name: result for name, (_, result) in found.items()})
+    run, _ = found[comparison.best]
+    test, _ = evaluate(run, EvaluateConfig(split="test", sampler=sampler))
+    chosen = next(choice for choice in choices if choice.name == comparison.best)
+    return Selection(comparison, chosen, test)
+
+
+def _validated(
+    config: TrainConfig, choice: Candidate, sampler: SamplerOptions, out: Path
+) -> tuple[Run, LogLikelihood]:
+    folder = out / choice.name
+    model = dataclasses.replace(
+        config.model, num_latents=choice.num_latents, likelihood=choice.likelihood
+    )
+    wanted = absolute(dataclasses.replace(config, model=model))
+    if (folder / "config.json").exists():
+        _check_same(folder, wanted)
+        fitted = training.resume(folder)
+    else:
+        fitted = training.train(wanted, folder)
+    if fitted.is_interrupted:
+        raise KeyboardInterrupt("the same command resumes it")
+    run = open_run(folder)
+    return run, evaluate(run, EvaluateConfig(split="valid", sampler=sampler))[0]
+
+
+def _check_same(folder: Path, wanted: TrainConfig) -> None:
+    """Refuse to go on with runs of other options."""
+    stored = read_config(folder)
+    if to_json(from_json(stored, folder)) != to_json(wanted):
+        raise InputError(f"{folder} was begun with other options: give them, or another --out")
