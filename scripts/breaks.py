@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 class Break(NamedTuple):
     """An edit that makes the code wrong, and the tests that should notice.
 
-    Files are in src/aisle and tests, unless they are in paper/.
+    Files are in src/aisle and tests, unless they are in paper/ or applications/.
     """
 
     name: str
@@ -771,6 +771,41 @@ BREAKS = [
         "if",
         "report/test_card.py::test_the_card_says_what_the_run_knows",
     ),
+    Break(
+        "a cell of other settings counts as finished",
+        "applications/core/cells.py",
+        "if before != wanted:",
+        "if False:",
+        "applications/tests/test_core.py::test_a_cell_of_other_settings_is_refused",
+    ),
+    Break(
+        "a tree whose root depends on something",
+        "applications/core/baselines.py",
+        "p[0] = (single[0] + 2 * pseudocount) / (len(x) + 4 * pseudocount)",
+        "p[0] = (0.3, 0.6)",
+        "applications/tests/test_baselines.py::test_all_patterns_together_have_probability_one",
+    ),
+    Break(
+        "the worst tree",
+        "applications/core/baselines.py",
+        "cost = information.max() + 1 - information",
+        "cost = 1 + information",
+        "applications/tests/test_baselines.py::test_the_tree_is_the_chain_that_made_the_data",
+    ),
+    Break(
+        "couplings at the wrong temperature in the pairwise model's normaliser",
+        "applications/neurons/pairwise.py",
+        "expit(model.fields[i] + beta * (x @ model.couplings[i]))",
+        "expit(model.fields[i] + 0.5 * beta * (x @ model.couplings[i]))",
+        "applications/tests/test_pairwise.py::test_annealing_finds_the_normaliser",
+    ),
+    Break(
+        "gaps count as agreement of sequences",
+        "applications/proteins/alignment.py",
+        "lengths = np.maximum(hot.sum(axis=1), 1)",
+        "lengths = np.full(len(codes), codes.shape[1])",
+        "applications/tests/test_alignment.py::test_weights_count_sequences_that_are_far_apart",
+    ),
 ]
 
 
@@ -802,7 +837,7 @@ def _run(item: Break | None, tests: list[str]) -> str:
     """Return 'tests pass', or the first test that failed."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in ("src", "tests", "paper", "conftest.py", "pyproject.toml"):
+        for name in ("src", "tests", "paper", "applications", "conftest.py", "pyproject.toml"):
             source = ROOT / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
         if item is not None:
@@ -825,7 +860,7 @@ def _run(item: Break | None, tests: list[str]) -> str:
 
 
 def _in_repository(name: str, usual: str) -> str:
-    return name if name.startswith("paper/") else f"{usual}/{name}"
+    return name if name.startswith(("paper/", "applications/")) else f"{usual}/{name}"
 
 
 def _apply(item: Break, path: Path) -> None:

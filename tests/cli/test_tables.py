@@ -12,7 +12,9 @@ import aisle
 from aisle.errors import InputError
 from aisle.models import FAMILIES
 from aisle.runs import training
+from aisle.runs.evaluating import dataset_of, parts
 from aisle.runs.opening import load_data, roles_of
+from aisle.runs.options import EvaluateConfig
 from commands import assert_mistake, call, run
 
 TINY = ("--hidden", "4", "--num-latents", "1", "--method", "vae", "--optimizer", "adam")
@@ -98,12 +100,15 @@ def test_the_table_that_is_shown_has_what_is_given(capsys, home, monkeypatch, tm
 @pytest.mark.slow
 def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, tmp_path):
     assert run(capsys, "evaluate", home / "run", *QUICK)[0] == 0
+    # The same file, without looking at weights, is known by the rows that were held out.
+    opened = aisle.open_run(home / "run")
+    config = EvaluateConfig(data=str(home / "t.csv"))
+    assert len(parts(opened, config, dataset_of(opened, config)).split) == 6
     other = table(tmp_path / "other.csv")
     assert run(capsys, "evaluate", home / "run", "--data", other, *QUICK)[0] == 0
     assert run(capsys, "train", "--resume", home / "run")[0] == 0
     assert run(capsys, "export", home / "run", tmp_path / "w.safetensors")[0] == 0
     loaded = aisle.load_weights(tmp_path / "w.safetensors")
-    opened = aisle.open_run(home / "run")
     assert eqx.tree_equal(loaded, (opened.model, opened.proposal))
 
 

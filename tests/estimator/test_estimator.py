@@ -103,6 +103,7 @@ def test_a_second_fit_compiles_nothing(fitted):
     assert found == []
 
 
+@pytest.mark.slow
 def test_annealing_follows_where_networks_gain():
     angle = np.random.default_rng(0).uniform(0, 6.3, 300)
     noise = 0.02 * np.random.default_rng(1).normal(size=(300, 3))
@@ -124,19 +125,26 @@ def test_methods_return_what_they_say(fitted):
     assert np.any(annealed != latents)
 
 
-def test_missing_values_are_scored_and_filled(fitted):
+def test_missing_values_are_scored(fitted):
     x = X[:5].copy()
     x[0, 1] = x[2] = np.nan
     scores = fitted.score_samples(x)
     assert np.isfinite(scores).all()
     # Nothing was observed of row 2: p = 1.
     assert abs(scores[2]) < 1 and abs(scores[0] - fitted.score_samples(X[:1])[0]) > 1e-3
+
+
+@pytest.mark.slow
+def test_missing_values_are_filled(fitted):
+    x = X[:5].copy()
+    x[0, 1] = x[2] = np.nan
     filled = fitted.impute(x, num_draws=3)
     assert np.isfinite(filled).all()
     np.testing.assert_array_equal(filled[~np.isnan(x)], x[~np.isnan(x)])
     assert fitted.impute(x, num_draws=3, average=False).shape == (5, 3, 3)
 
 
+@pytest.mark.slow
 def test_it_is_certified(fitted):
     found = fitted.certify(
         X[:4], sampler=Sampler(num_chains=2, num_temperatures=2), certificate=Certificate(3)
@@ -204,6 +212,7 @@ def test_constant_columns_work():
     assert np.isfinite(LatentDensity(**SMALL).fit(x).score_samples(x)).all()
 
 
+@pytest.mark.usefixtures("as_users_have_it")
 @pytest.mark.parametrize(
     ("change", "x", "words"),
     [

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.data import Column, Dataset, load
+from aisle.data import Column, Dataset, Split, load
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.learning.loop import report
@@ -166,8 +166,13 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         "source": dataset.source,
         "shape": list(dataset.shape),
         **{f"num_{name}": len(split) for name, split in dataset.splits.items()},
-        "digests": {name: split.digest() for name, split in dataset.splits.items()},
+        "digests": {name: _digest(name, split) for name, split in dataset.splits.items()},
     }
+
+
+def _digest(name: str, split: Split) -> str:
+    # Only training looks at weights, and other data need not have them.
+    return (split if name == "train" else dataclasses.replace(split, weights=None)).digest()
 
 
 def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:

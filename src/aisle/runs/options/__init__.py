@@ -3,6 +3,7 @@
 from aisle.runs.options.evaluate import EvaluateConfig, SamplerOptions
 from aisle.runs.options.groups import (
     DataOptions,
+    LikelihoodName,
     MethodName,
     MethodOptions,
     ModelOptions,
@@ -15,6 +16,7 @@ __all__ = [
     "GROUPS",
     "DataOptions",
     "EvaluateConfig",
+    "LikelihoodName",
     "MethodName",
     "MethodOptions",
     "ModelOptions",

@@ -1,0 +1,1 @@
+"""What the applications share: data files, cells that are kept, training, tables and pictures."""

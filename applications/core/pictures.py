@@ -1,0 +1,32 @@
+"""What the pictures of the applications share."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aisle.statistics import Mean
+
+INK, FAINT = "#222222", "#8a8a8a"
+COLOURS = ("#8a8a8a", "#1f78b4", "#33a02c", "#ff7f00", "#c0392b", "#6a3d9a")
+
+
+def panels(number: int, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    """Return a figure with some panels beside each other."""
+    figure = Figure((width * number, height), layout="constrained")
+    axes = list(figure.subplots(1, number, squeeze=False)[0])
+    for one in axes:
+        one.tick_params(labelsize=8, length=2.5, color=FAINT, labelcolor=INK)
+        one.spines[:].set(color=FAINT, linewidth=0.6)
+    return figure, axes
+
+
+def intervals(axes: Axes, names: Sequence[str], values: Sequence[Mean], title: str) -> None:
+    """Draw means with two standard errors, a line for each name, the first on top."""
+    for i, value in enumerate(values):
+        axes.errorbar(
+            value.mean, i, xerr=2 * value.standard_error, fmt="o", ms=4, lw=1.2, color=COLOURS[1]
+        )
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title(title, fontsize=9, color=INK)

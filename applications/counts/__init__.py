@@ -1,0 +1,1 @@
+"""Transcripts of single cells: which law of counts, and what annealing adds."""

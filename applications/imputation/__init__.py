@@ -1,0 +1,1 @@
+"""A table with holes: log p of what is there, and errors of what is filled in."""

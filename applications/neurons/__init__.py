@@ -1,0 +1,1 @@
+"""Words of spiking neurons: latent causes against independent and pairwise models."""

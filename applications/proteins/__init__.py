@@ -1,0 +1,1 @@
+"""A protein family: held-out sequences, and the effect of single mutations."""

@@ -1,0 +1,71 @@
+"""Alignments are read in the columns of the first sequence, and their sequences weighted."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from aisle.errors import InputError
+from applications.proteins import __main__ as proteins
+from applications.proteins.alignment import (
+    LETTERS,
+    read_alignment,
+    read_scan,
+    sequence_weights,
+)
+
+A2M = ">one/24-29\nhACd\nEF\n>two\n.A-.EX\n>three\nwCC.-F\n"
+
+
+@pytest.fixture
+def alignment(tmp_path):
+    (tmp_path / "a.a2m").write_text(A2M)
+    return read_alignment(tmp_path / "a.a2m")
+
+
+def letters(codes):
+    return ["".join("-" if np.isnan(c) else LETTERS[int(c)] for c in row) for row in codes]
+
+
+def test_columns_are_those_of_the_first_sequence_in_upper_case(alignment):
+    assert letters(alignment.codes) == ["ACEF", "A-E-", "CC-F"]
+    assert alignment.positions.tolist() == [25, 26, 28, 29]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "no sequence"), (">a\nAC\n>b\nA\n", "b has 1 columns but the first")]
+)
+def test_what_is_no_alignment_is_refused(tmp_path, text, message):
+    (tmp_path / "a.fasta").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_alignment(tmp_path / "a.fasta")
+
+
+def test_weights_count_sequences_that_are_far_apart():
+    codes = np.array([[0, 1, 2, 3, 4]] * 3 + [[0, 1, 2, 3, 9], [5, 6, 7, 8, 9]], float)
+    assert sequence_weights(codes).tolist() == [0.25, 0.25, 0.25, 0.25, 1.0]
+    # Gaps count for nobody: of its two letters, the sequence agrees with the first in both.
+    codes = np.array([[0, 1, 2, 3, 4], [0, 1, np.nan, np.nan, np.nan]])
+    assert sequence_weights(codes).tolist() == [1.0, 0.5]
+
+
+def test_a_scan_has_the_mutants_in_the_alignment(tmp_path, alignment):
+    (tmp_path / "a.csv").write_text(
+        "\ufeff,mutant,2500\n0,H24C,1\n1,C26F,0.5\n2,E28A,\n3,F29A,-1\n"
+    )
+    scan = read_scan(tmp_path / "a.csv", alignment, "2500")
+    assert scan.columns.tolist() == [1, 3] and scan.effects.tolist() == [0.5, -1.0]
+    assert [LETTERS[code] for code in scan.codes] == ["F", "A"]
+    (tmp_path / "a.csv").write_text("mutant,2500\nF26A,1\n")
+    with pytest.raises(InputError, match="F26A does not begin with the letter there"):
+        read_scan(tmp_path / "a.csv", alignment, "2500")
+
+
+def test_independent_sites_are_normalised_and_leave_out_gaps():
+    codes = np.array([[0, 1], [0, np.nan], [3, 1]])
+    log_shares = proteins._independent(codes, np.array([1.0, 2.0, 1.0]))
+    assert logsumexp(log_shares, axis=0) == pytest.approx([0, 0])
+    assert np.exp(log_shares[0, 0]) == pytest.approx((3 + 1 / 20) / 5)
+    found = proteins._site_log_p(log_shares, codes)
+    assert found == pytest.approx(
+        [log_shares[0, 0] + log_shares[1, 1], log_shares[0, 0], log_shares[3, 0] + log_shares[1, 1]]
+    )

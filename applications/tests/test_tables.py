@@ -1,0 +1,130 @@
+"""Tables and answers say who is ahead, and say so only where it is clear."""
+
+import numpy as np
+import pytest
+
+from aisle.statistics import Mean
+from applications.core.models import Scored
+from applications.counts import __main__ as counts
+from applications.density import __main__ as density
+from applications.imputation import __main__ as imputation
+from applications.neurons import __main__ as neurons
+from applications.outliers import __main__ as outliers
+from applications.proteins import __main__ as proteins
+
+BASE = np.linspace(-12, -8, 50)
+WAVE = np.resize([1.0, -1.0], 50)
+
+
+def scored(gain, gap=0.0, noise=0.1):
+    """Return log p that is higher than that of others, by example with some noise."""
+    facts = {"latents": 4, "updates": 99, "seconds": 10}
+    known = None if gap is None else Mean(gap, 0.01, 20)
+    return Scored(BASE + gain + noise * WAVE, known, facts)
+
+
+def models_of_counts(**gains):
+    found = {
+        (family, method): scored(0.0) for family in counts.FAMILIES for method in ("VAE", "AIS")
+    }
+    return found | {tuple(k.split("_")): scored(v, noise=0.3) for k, v in gains.items()}
+
+
+def test_counts_name_the_best_model_and_what_annealing_gains():
+    models = models_of_counts(**{"negative binomial_VAE": 2.0, "negative binomial_AIS": 1.0})
+    table = counts.table({"cells": models})
+    assert "cells: negative binomial counts by VAE are best at -8.00" in table.answer
+    assert "2.00 +- 0.03 over zero-inflated by VAE)." in table.answer
+    assert "-1.00 +- 0.00 (negative binomial)" in table.answer
+    assert "+0.00 +- 0.00 (Poisson, not clear)" in table.answer
+    assert len(table.rows) == 6
+    models = models_of_counts(**{"zero-inflated_AIS": 0.01})
+    answer = counts.table({"cells": models}).answer
+    assert "over Poisson by VAE, which is not clear" in answer
+
+
+def test_a_gap_may_swallow_a_lead():
+    models = models_of_counts(Poisson_AIS=1.0)
+    models["Poisson", "VAE"] = scored(0.0, gap=1.5)
+    assert "(Poisson, not clear)" in counts.table({"cells": models}).answer
+
+
+def test_density_names_the_best_and_who_is_level():
+    models = {
+        "independent bits": scored(-3, None),
+        "mixture of 10": scored(0, None),
+        "Chow-Liu tree": scored(-1, None),
+        "VAE, 4 latents": scored(0.5, noise=0.3),
+        "DReG, 4 latents": scored(0.995, noise=0.3),
+        "AIS, 4 latents": scored(1.0, noise=0.5),
+    }
+    table = density.table({"bits": models})
+    assert table.answer.startswith("bits: AIS, 4 latents, level with DReG, 4 latents, is best at ")
+    assert "ahead of the best exact model, mixture of 10, by 1.00" in table.answer
+    assert [row["gap"] for row in table.rows[:3]] == [None] * 3
+    assert table.rows[1]["over the best exact model"] is None
+
+
+def test_imputation_says_who_fills_best():
+    one = {"independent": -20.0, "log_p": {"VAE": (-15.0, 0.1), "AIS": (-14.0, 0.1)}, "latents": 2}
+    errors = {"column means": 1.0, "IterativeImputer": 0.7, "VAE": 0.8, "AIS": 0.75}
+    runs = [one | {"errors": {m: e + 0.01 * i for m, e in errors.items()}} for i in range(3)]
+    table = imputation.table(runs)
+    assert table.answer.startswith("IterativeImputer fills best, with an error of 0.71")
+    assert "AIS comes next and is worse by 0.05 +- 0.00." in table.answer
+    assert table.rows[1]["worse than the best"] is None
+    runs[0]["errors"] |= {"AIS": 0.6}
+    assert "within the noise of the seeds" in imputation.table(runs).answer
+
+
+def test_independent_columns_leave_out_what_is_missing():
+    x = np.array([[0.0, 10.0], [2.0, np.nan], [np.nan, 30.0]])
+    data = imputation.Splits(x, x, np.array([[1.0, np.nan]]))
+    assert imputation._independent(data) == pytest.approx(-0.5 * np.log(2 * np.pi))
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"), [(1, "are better than pair"), (-1, "couplings are bet")]
+)
+def test_neurons_say_which_model_is_better(gain, words):
+    models = {"independent": scored(-5, None), "pairwise": scored(0, None, noise=0.3)}
+    models |= {"VAE": scored(gain), "AIS": scored(gain)}
+    table = neurons.table({"4 neurons": models}, {"4 neurons": Mean(1.0, 0.0012, 16)})
+    assert words in table.answer and "not clearly better than those by the VAE" in table.answer
+    assert "all 16 patterns of 4 neurons, p(x) of the AIS model is 1.0000 +- 0.0012" in table.answer
+
+
+def test_outliers_are_ranked_by_the_area_under_the_curve():
+    is_outlier = np.arange(40) >= 20
+    good = np.where(is_outlier, -2.0, 0.0) + np.linspace(0, 1, 40)
+    scores = dict.fromkeys(outliers.SCORES, np.zeros(40).tolist()) | {
+        "GaussianMixture": good.tolist()
+    }
+    found = [{"scores": scores, "is_outlier": is_outlier, "gap": 0.1}] * 2
+    table = outliers.table(found)
+    assert table.answer.startswith(
+        "GaussianMixture finds the unknown class best, with an area of 1"
+    )
+    assert table.rows[-1]["area under the ROC curve"] == "0.500 +- 0.000"
+
+
+def test_classes_are_left_out_of_training():
+    data, unknown = outliers.parts_of(3)
+    assert [len(part) for part in data] == [1200, 150, 200] and len(unknown) == 170
+    known = {row.tobytes() for part in data for row in part}
+    assert not any(row.tobytes() in known for row in unknown)
+
+
+def test_proteins_compare_held_out_sequences_and_the_scan():
+    found = {"VAE": scored(0), "AIS": scored(1, noise=0.3), "independent sites": scored(-9, None)}
+    rhos = {name: {"rho": 0.5, "error": 0.01} for name in found}
+    table = proteins.table(found, rhos, 100.0, 7)
+    assert "AIS is better than the VAE by 1.00" in table.answer
+    assert "scan of 7 single mutants" in table.answer and "100 effective" in table.notes
+
+
+def test_pictures_are_drawn():
+    models = models_of_counts()
+    assert len(counts.picture({"a": models, "b": models}).axes) == 2
+    bits = {"independent bits": scored(-3), "Chow-Liu tree": scored(0), "AIS": scored(1)}
+    assert len(density.picture({"a": bits}).axes[0].get_yticklabels()) == 2
