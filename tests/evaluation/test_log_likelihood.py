@@ -151,6 +151,22 @@ def test_the_mean_and_its_error_are_those_of_the_examples(done):
     np.testing.assert_array_equal(done.result.indices, np.arange(NUM_EXAMPLES))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_device")
+def test_what_was_planned_is_unbiased_and_as_near_as_it_says():
+    """The plan is made with other keys, so that the reported weights are unbiased all the same."""
+    said = []
+    result = evaluate(tolerance=0.05, importance_samples=0, refit=0, report=said.append)
+    assert result.is_tolerance_reached
+    plan = said[0]
+    assert plan.num_temperatures == result.rounds[0].num_temperatures
+    errors = result.log_p - exact_log_p(XS)
+    assert abs(z_score(np.exp(errors), 1)) < 4
+    assert -0.05 < errors.mean() < 0
+    # Neither far less nor far more than it takes.
+    assert 0.2 < result.rounds[0].bdmc.gap.mean / plan.gap < 1.5
+
+
 @eqx.filter_jit
 def chains_by_hand(ladder, xs):
     """The runs of a round, with its frozen step sizes, keys of the examples' numbers and chains."""

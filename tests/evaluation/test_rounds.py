@@ -151,6 +151,9 @@ def test_the_change_is_from_half_of_the_chains_to_all(script):
     assert result.gap.mean < 0.05 < result.rounds[-1].change
     assert result.is_tolerance_reached is False
     assert temperatures(result)[1] >= 2 * temperatures(result)[0]
+    # As far as temperatures go, at the end.
+    script.given, script.spread = (lambda T: 9.0), (lambda T: 900 / T)
+    assert evaluate(tolerance=0.05).is_tolerance_reached is False
 
 
 def test_a_certificate_that_is_worse_than_foretold_is_planned_for_again(script):
@@ -169,7 +172,7 @@ def test_noise_of_the_gap_is_met_by_more_examples_and_not_by_temperatures(script
     script.spread = lambda T: 0.2
     own = kernel(schedule=np.linspace(0, 1, 9))
     monkeypatch.setattr(planning, "_AIM", 0.99)
-    few = [Plan(8, 3, False, 0.0, 0, 0.0)]
+    few = [Plan(8, 3, False, False, 0.0, 0, 0.0)]
     monkeypatch.setattr(plans.Planner, "first", lambda self: few[0])
     result = evaluate(tolerance=0.1, num_temperatures=8, kernel=own, num_simulated=3)
     walks = script.certificates()
@@ -312,31 +315,52 @@ class Weighted(eqx.Module):
 
 
 @pytest.mark.parametrize(
-    ("after", "refit", "is_refitted"),
-    [(4, None, True), (4000, None, False), (4, 0, False)],
-    ids=["better", "not better", "not wanted"],
+    ("after_refit", "after_care", "refit", "wanted"),
+    [
+        (4, 4, None, (True, False)),
+        (4000, 4000, None, (False, False)),
+        (4000, 4, None, (False, True)),
+        (3000, 4, None, (True, True)),
+        (4, 4, 0, (False, False)),
+    ],
+    ids=["refit", "neither", "care", "both", "not wanted"],
 )
-def test_a_refit_is_tried_where_it_may_pay(script, monkeypatch, after, refit, is_refitted):
-    """After which spreads fall from 4000 / T to those of `after`, or do not."""
-    updates = []
+def test_another_start_is_tried_where_it_may_pay(
+    script, monkeypatch, after_refit, after_care, refit, wanted
+):
+    """Spreads fall from 4000 / T to others after a refit, and to others by smaller steps."""
+    updates, care = [], []
 
     def fit(key, model, proposal, num_updates, *_, **__):
         updates.append(num_updates)
-        script.spread = lambda T: after / T
         return Weighted(jnp.ones(1)), 7.0
 
+    def walk(job, *args, **options):
+        _, proposal, ladder, _ = job.context
+        is_careful = ladder.transition.num_leapfrog == 2
+        care.append(is_careful)
+        power = after_refit if float(proposal.loc[0]) else 4000
+        power = after_care if is_careful else power
+        script.spread = lambda T: power / T
+        return script.walk(job, *args, **options)
+
+    monkeypatch.setattr(task, "walk", walk)
     monkeypatch.setattr(task.refitting, "refit", fit)
-    script.spread = lambda T: 4000 / T
     changes = chosen(NUM_CHAINS, 4, refit=refit, num_simulated=30, tolerance=0.1)
     result = log_likelihood(MODEL, Weighted(jnp.zeros(1)), np.tile(XS, (40, 1)), **changes)
-    assert result.plan.is_refitted is is_refitted
+    assert (result.plan.is_refitted, result.plan.is_careful) == wanted
     assert updates == ([] if refit == 0 else [6000])
-    # Chains of the round start from what was chosen, and what was tried is paid for.
-    assert float(script.jobs[-1].context[1].loc[0]) == is_refitted
-    assert result.settings["refit"] == 6000 * is_refitted
-    paid = 6000 * 256 * len(updates) + PILOTS * (1 + len(updates)) + result.plan.gradients
-    assert result.rounds[0].decoder_gradients == paid
+    # Smaller steps are tried where a refit has not made the plan short.
+    assert any(care) == (refit is None and after_refit > 4)
+    # Chains of the round are those of what was chosen, and what was tried is paid for.
+    assert (bool(script.jobs[-1].context[1].loc[0]), care[-1]) == wanted
+    assert result.settings["refit"] == 6000 * wanted[0]
+    assert result.settings["target_accept"] == (0.97 if wanted[1] else 0.8)
+    assert result.num_leapfrog == 1 + wanted[1]
     assert (result.rounds[0].seconds >= 7) == bool(updates)
+    if not any(care):
+        paid = 6000 * 256 * len(updates) + PILOTS * (1 + len(updates)) + result.plan.gradients
+        assert result.rounds[0].decoder_gradients == paid
 
 
 def test_an_easy_model_is_not_refitted(script, monkeypatch):

@@ -135,7 +135,7 @@ def test_labels_have_a_colour_and_a_marker_each():
     assert sum(len(re.findall(rf"<use [^>]*--run-{i}", svg)) for i in range(6)) == 35
     assert "first principal component, 75% of the variance" in texts(svg)
     line = drawing.latents(points[:, :1], np.ones(1), codes, "line")
-    assert not any("second" in text for text in texts(line))
+    assert "the only latent; the height means nothing" in texts(line)
 
 
 def test_many_features_are_summarised_by_means_and_deviations():

@@ -171,7 +171,7 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
         lines.append("The time was up before all examples were done; the same command resumes it.")
     if result.is_tolerance_reached is False:
         is_timed = result.settings.get("max_seconds") is not None
-        advice = "raise --max-seconds" if is_timed else "add --target-accept 0.97 and -L 8"
+        advice = "raise --max-seconds" if is_timed else "raise --bdmc-examples and --chains"
         lines.append(f"The tolerance was not reached: {advice}.")
     share = result.is_doubtful.mean()
     if share > _MANY_DOUBTFUL:

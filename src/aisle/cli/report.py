@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import MovedData, optional
+from aisle.cli.options import DataName, ModelName, MovedData, optional
 from aisle.cli.output import check_writable, table_console
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
@@ -24,7 +24,7 @@ _MOST_EXAMPLES = 128
 
 @dataclass
 class Report:
-    """Write a page about runs: numbers, curves, samples, certificates and how to reproduce them.
+    """Write a page about runs: results, curves, samples, latents, and how to reproduce them.
 
     For example: aisle report runs/vae runs/ais --out report.html
 
@@ -48,12 +48,8 @@ class Report:
     """Column of a table that colours the latents, also one that was left out of the model.
     By default a condition, or else the first category."""
 
-    model: Annotated[str | None, optional(metavar="MODULE:FUNCTION")] = None
-    """Function that builds the networks of runs of aisle.fit."""
-
-    data: Annotated[str | None, optional(metavar="DATA")] = None
-    """Their data."""
-
+    model: ModelName = None
+    data: DataName = None
     data_dir: MovedData = None
 
     def run(self) -> int:

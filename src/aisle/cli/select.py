@@ -78,6 +78,7 @@ class Select:
         """Train, compare, test the best, and say where everything is."""
         numbers, names = self._numbers(), self._names()
         set_up_jax()
+        from aisle.evaluation.results import as_json
         from aisle.runs.selecting import candidates, select
 
         choices = candidates(numbers, names)
@@ -111,10 +112,7 @@ class Select:
         content = {
             "validation": plain(found.comparison),
             "chosen": found.chosen.name,
-            "test": {
-                "log_p": found.test.estimate._asdict(),
-                "gap": found.test.gap and found.test.gap._asdict(),
-            },
+            "test": as_json(found.test),
         }
         write_json(out / "results.json", content)
         _draw(out / "select.png", found.comparison, choices)

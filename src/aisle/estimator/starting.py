@@ -81,9 +81,14 @@ def build(
     return model, Encoder(constants, encoder, takes)
 
 
+def tanh(x: jax.Array) -> jax.Array:
+    """Apply tanh; unlike JAX's own function, this one can be pickled."""
+    return jnp.tanh(x)
+
+
 def _filled(sizes: tuple[int, ...], random: np.random.Generator, *, is_silent: bool) -> Skip:
     """Return a network with Glorot's weights, and linear layers that add nothing yet."""
-    empty = eqx.filter_eval_shape(Skip, jax.random.key(0), sizes)
+    empty = eqx.filter_eval_shape(Skip, jax.random.key(0), sizes, tanh)
 
     def fill(leaf: Any) -> jax.Array:
         limit = np.sqrt(6 / sum(leaf.shape)) if len(leaf.shape) == 2 else 0.0

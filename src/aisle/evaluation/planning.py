@@ -34,6 +34,7 @@ class Plan(NamedTuple):
     Attributes:
         num_simulated: examples for bidirectional Monte Carlo.
         is_refitted: whether chains start from a refitted copy of the proposal.
+        is_careful: whether they make smaller steps, and more of them, than was asked for.
         gap: expected, with two standard errors.
         gradients: of log p(x, z) that it takes.
         seconds: that it is expected to take.
@@ -42,12 +43,13 @@ class Plan(NamedTuple):
     num_temperatures: int
     num_simulated: int
     is_refitted: bool
+    is_careful: bool
     gap: float
     gradients: int
     seconds: float
 
     def __str__(self) -> str:
-        start = ", from a refitted encoder" if self.is_refitted else ""
+        start = ", from a refitted encoder" * self.is_refitted + ", small steps" * self.is_careful
         return (
             f"planned: T={self.num_temperatures}, {self.num_simulated:,} simulated examples"
             f"{start}; gap below {self.gap:.3f} expected, in about {self.seconds:.0f} s"
@@ -154,7 +156,7 @@ def _plan(
     gap = mean + CLEAR * math.sqrt(variance / num_simulated)
     gradients = costs.gradients(number, num_simulated)
     seconds = gradients * costs.seconds_per_gradient + 2 * costs.seconds_to_compile
-    return Plan(number, num_simulated, False, gap, gradients, seconds)
+    return Plan(number, num_simulated, False, False, gap, gradients, seconds)
 
 
 @functools.lru_cache(maxsize=16)

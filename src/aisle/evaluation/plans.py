@@ -2,25 +2,32 @@
 
 import math
 import time
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from aisle import processes
 from aisle.evaluation import planning, refitting
 from aisle.evaluation.examples import num_gradients, num_gradients_both_ways
 from aisle.evaluation.folders import kept
 from aisle.evaluation.planning import Costs, Forecast, Plan, spreads_of
 from aisle.evaluation.results import Round
-from aisle.evaluation.task import PLAN, Spent, Task, anneal_simulated, refitted, tuned
+from aisle.evaluation.task import PLAN, Spent, Task, anneal_simulated, careful, refitted, tuned
 from aisle.evaluation.work import Outcome, is_late
 
-# Updates of a refit that is tried without being asked for. It is where the plan without it takes so
-# many times the gradients.
+# Updates of a refit that is tried without being asked for: where the plan without it takes so many
+# times the gradients.
 _REFITS, _WORTH = 6000, 4
 
 # How far beyond the T of the round before a later plan may go.
 _FURTHER = 8.0
+
+
+def _agreed(seconds: float) -> float:
+    """Return the first process's clock: all must make the same plan, or they wait for ever."""
+    return float(processes.from_first(np.float64(seconds)))
 
 
 class Planner:
@@ -42,15 +49,18 @@ class Planner:
 
         def make() -> dict[str, np.ndarray]:
             plan = self._choose(self._temperatures())
-            if self._is_worth_refitting(plan):
-                plan = self._with_refit(plan)
+            for change in (self._refitted, careful):
+                if self._is_worth_trying(plan):
+                    plan = self._with_change(change, plan)
             fields = {"spent": self.task.spent, **plan._asdict()}
             return {field: np.array(value) for field, value in fields.items()}
 
         stored, _ = kept(task.path(f"plan-{name}.npz"), make)
         plan = Plan(*(stored[field].item() for field in Plan._fields))
         if plan.is_refitted and not self.task.num_refits:
-            self._refit()
+            self._change(self._refitted)
+        if plan.is_careful and not self.task.is_careful:
+            self._change(careful)
         gradients, seconds = stored["spent"].tolist()
         self.task = self.task._replace(spent=Spent(round(gradients), seconds))
         return plan
@@ -67,8 +77,8 @@ class Planner:
             self._known = planning.forecast(*pair)
         choices = self._temperatures(number)
         is_changing = last.change is not None and abs(last.change) >= tolerance
-        if is_changing and len(choices) > 1:
-            choices = [each for each in choices if each >= 2 * number]
+        if is_changing:
+            choices = [each for each in choices if each >= 2 * number] or choices[-1:]
         plan = self._choose(choices)
         if plan.num_temperatures == number and plan.num_simulated < 2 * had:
             plan = plan._replace(num_simulated=2 * had)
@@ -85,7 +95,7 @@ class Planner:
     def _choose(self, temperatures: list[int]) -> Plan:
         task = self.task
         assert task.certificate.tolerance is not None
-        left = math.inf if task.deadline is None else task.deadline - time.perf_counter()
+        left = math.inf if task.deadline is None else _agreed(task.deadline - time.perf_counter())
         plan = planning.choose(
             self._known,
             self._costs,
@@ -94,7 +104,8 @@ class Planner:
             temperatures=temperatures,
             seconds=left,
         )
-        return plan._replace(is_refitted=task.num_refits > 0)
+        is_refitted = task.num_refits > 0
+        return plan._replace(is_refitted=is_refitted, is_careful=task.is_careful)
 
     def _short_runs(self, task: Task) -> tuple[Forecast, Costs]:
         """Anneal a few simulated examples both ways, for two T."""
@@ -108,7 +119,7 @@ class Planner:
             per_move = task.sampler.kernel.transition.num_gradients
             cost = num_gradients_both_ways(number, per_move, planning.NUM_CHAINS)
             runs.append((number, spreads_of(run.numbers["up"], run.numbers["down"])))
-            costs.append((len(run.indices) * cost, run.seconds))
+            costs.append((len(run.indices) * cost, _agreed(run.seconds)))
         gradients, seconds = (sum(each) for each in zip(*costs, strict=True))
         self.task = task._replace(spent=task.spent.more(gradients, seconds))
         known = planning.forecast(*runs) if len(runs) > 1 else Forecast(runs[0][1], runs[0][0], 1.0)
@@ -131,17 +142,18 @@ class Planner:
             max(0.0, short - few * rate),
         )
 
-    def _is_worth_refitting(self, plan: Plan) -> bool:
-        task, cost = self.task, _REFITS * refitting.BATCH_SIZE
-        has_weights = bool(jax.tree.leaves(eqx.filter(task.proposal, eqx.is_inexact_array)))
-        is_open = task.sampler.refit is None and has_weights
-        seconds = _WORTH * cost * self._costs.seconds_per_gradient
-        return is_open and plan.gradients > _WORTH * cost and not is_late(task.deadline, seconds)
+    def _is_worth_trying(self, plan: Plan) -> bool:
+        """Say whether another start may pay: where the plan is long, or does not do."""
+        task, cost = self.task, _WORTH * _REFITS * refitting.BATCH_SIZE
+        is_long = plan.gradients > cost or self._merit(plan)[0]
+        seconds = cost * self._costs.seconds_per_gradient
+        return task.sampler.refit is None and is_long and not is_late(task.deadline, seconds)
 
-    def _with_refit(self, plain: Plan) -> Plan:
-        """Refit, plan again, and keep the cheaper start of both."""
+    def _with_change(self, change: Callable[[Task], Task], plain: Plan) -> Plan:
+        """Change the start, plan again, and keep the better of both."""
         before = (self.task, self._known, self._costs)
-        self._refit()
+        if not self._change(change):
+            return plain
         plan, spent = self._choose(self._temperatures()), self.task.spent
         if self._merit(plan) < self._merit(plain):
             return plan
@@ -154,6 +166,15 @@ class Planner:
         is_short = plan.gap > (self.task.certificate.tolerance or 0)
         return is_short, plan.gap if is_short else float(plan.gradients)
 
-    def _refit(self) -> None:
-        self.task = tuned(refitted(self.task, _REFITS))
+    def _change(self, change: Callable[[Task], Task]) -> bool:
+        """Tune and make the short runs of a changed task; say whether it has changed."""
+        changed = change(self.task)
+        if changed is self.task:
+            return False
+        self.task = tuned(changed)
         self._known, self._costs = self._short_runs(self.task)
+        return True
+
+    def _refitted(self, task: Task) -> Task:
+        has_weights = jax.tree.leaves(eqx.filter(task.proposal, eqx.is_inexact_array))
+        return refitted(task, _REFITS) if has_weights else task

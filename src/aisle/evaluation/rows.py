@@ -58,7 +58,8 @@ def score_rows(
         num_chains: of a row.
         seed: of all draws.
     """
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(examples)]
+    # Of x alone, in which NaN is missing: whether others have a context must not matter.
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(parts_of(examples)[0])]
     keys = np.stack([_key([leaf[i] for leaf in leaves], seed) for i in range(len(leaves[0]))])
     return RowScores(
         *_by_tiles(_score_tile, (model, proposal, ladder), (examples, keys), num_chains)

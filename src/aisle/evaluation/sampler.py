@@ -21,7 +21,7 @@ class Sampler(Chosen):
         kernel: schedule, transition, and the acceptance that a pilot tunes step sizes to.
         refit: updates by which a copy of the proposal is fitted to data simulated from the model
             before chains start from it, 0 for none: for an encoder that is too sure of itself.
-            None: with a tolerance, where a pilot says that it pays.
+            None: with a tolerance, this and smaller steps are tried where a plan is long.
         memory_mb: megabytes that the temporary arrays of a tile may take on a device.
     """
 

@@ -1,5 +1,6 @@
 """What all parts of an evaluation share, and the parts that each of them is made of."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from aisle.types import Model, PRNGKey, Proposal
 
 # What the keys of an evaluation are for.
 PILOT, FORWARD, BDMC, IMPORTANCE, REFIT, PLAN = range(6)
+
+_CAREFUL_ACCEPT = 0.97
 
 
 class Spent(NamedTuple):
@@ -42,6 +45,7 @@ class Task(NamedTuple):
         identity: what the numbers depend on beside sampler and seed, as hashes.
         deadline: value of `time.perf_counter` after which no new work is begun, or None.
         num_refits: updates by which the proposal was refitted.
+        is_careful: whether steps are smaller, and more of them, than was asked for.
         step_sizes: tuned ones, of the short ladder.
         spent: before the first round.
     """
@@ -61,6 +65,7 @@ class Task(NamedTuple):
     deadline: float | None
     show_progress: bool
     num_refits: int = 0
+    is_careful: bool = False
     step_sizes: np.ndarray | None = None
     spent: Spent = Spent(0, 0.0)
 
@@ -68,6 +73,11 @@ class Task(NamedTuple):
         """Return a key for one purpose and one number, such as T: no two share a draw."""
         root = jax.random.key(self.seed)
         return jax.random.fold_in(jax.random.fold_in(root, number), purpose)
+
+    @property
+    def suffix(self) -> str:
+        """Tells files of other starts and kernels than those that were asked for."""
+        return "-refitted" * (self.num_refits > 0) + "-careful" * self.is_careful
 
     @property
     def num_tuned(self) -> int:
@@ -81,8 +91,8 @@ class Task(NamedTuple):
         """Return a ladder of so many temperatures, with the step sizes that were tuned."""
         kernel, sizes = self.sampler.kernel, jnp.asarray(self.step_sizes)
         if num_temperatures != self.num_tuned:
-            betas = (kernel.betas(n) for n in (num_temperatures, self.num_tuned))
-            sizes = tuning.interpolated(*betas, sizes)
+            betas, tuned_betas = kernel.betas(num_temperatures), kernel.betas(self.num_tuned)
+            sizes = tuning.interpolated(betas, tuned_betas, sizes)
         # A move at beta = 1 would not change the weight.
         return kernel.ladder(num_temperatures, sizes, last_move=False)
 
@@ -101,13 +111,10 @@ class Task(NamedTuple):
         return None if self.folder is None else self.folder.joinpath(*names)
 
     def walk(self, job: Job, *names: str) -> Outcome:
-        """Compute a job, with its tiles in a folder of the results.
-
-        Chains from a refitted proposal are not those from the given one.
-        """
+        """Compute a job, with its tiles in a folder of the results."""
         return walk(
             job,
-            self.path(*names[:-1], names[-1] + ("-refitted" if self.num_refits else "")),
+            self.path(*names[:-1], names[-1] + self.suffix),
             memory=self.sampler.memory_mb * 2**20,
             deadline=self.deadline,
             show_progress=self.show_progress,
@@ -159,12 +166,25 @@ def refitted(task: Task, num_updates: int) -> Task:
     return task._replace(proposal=proposal, num_refits=num_updates, spent=spent)
 
 
+def careful(task: Task) -> Task:
+    """Let chains make smaller steps, twice as many: for posteriors of very different widths."""
+    kernel = task.sampler.kernel
+    hmc = kernel.transition
+    if not isinstance(hmc, HMC) or kernel.target_accept >= _CAREFUL_ACCEPT:
+        return task
+    more = dataclasses.replace(hmc, num_leapfrog=2 * hmc.num_leapfrog)
+    kernel = dataclasses.replace(kernel, transition=more, target_accept=_CAREFUL_ACCEPT)
+    sampler = dataclasses.replace(task.sampler, kernel=kernel)
+    return task._replace(sampler=sampler, is_careful=True)
+
+
 def tuned(task: Task) -> Task:
     """Tune step sizes on a pilot, or read those that the evaluation was begun with."""
     kernel, number = task.sampler.kernel, task.num_tuned
 
     def tune() -> dict[str, np.ndarray]:
-        key_x, key_chains = jax.random.split(task.key(task.num_refits, PILOT))
+        number_of_start = 2 * (task.num_refits > 0) + task.is_careful
+        key_x, key_chains = jax.random.split(task.key(number_of_start, PILOT))
         if task.pilot_x is None:
             contexts = task.contexts(np.arange(pilot.NUM_EXAMPLES))
             xs = simulate(key_x, task.model, pilot.NUM_EXAMPLES, contexts)
@@ -174,8 +194,7 @@ def tuned(task: Task) -> Task:
         sizes = pilot.tune(key_chains, task.model, task.proposal, xs, kernel, number)
         return {"step_sizes": np.asarray(sizes)}
 
-    name = "-refitted" if task.num_refits else ""
-    stored, seconds = kept(task.path(f"step_sizes{name}-T{number}.npz"), tune)
+    stored, seconds = kept(task.path(f"step_sizes{task.suffix}-T{number}.npz"), tune)
     gradients = pilot.num_gradients(kernel, number, pilot.NUM_EXAMPLES)
     return task._replace(step_sizes=stored["step_sizes"], spent=task.spent.more(gradients, seconds))
 

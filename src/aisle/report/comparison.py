@@ -108,7 +108,7 @@ def result(group: Group) -> tuple[Member | None, list[str]]:
         f"Evaluated on {len(found.log_p):,} test examples of {group.data}.",
         *_ranking(found, {m.name: other for m, other in finite if m is not best}),
         _certificate(found.means.get("gap")),
-        f"Examples whose chains disagree, so that log p(x) is doubtful: {found.num_doubtful:,}.",
+        *_doubt(found),
         *([f"Not evaluated on the same examples: {joined(others)}."] if others else []),
     ]
 
@@ -140,6 +140,12 @@ def _certificate(gap: Mean | None) -> str:
         "Certificate: on data simulated from the model, the gap between the upper and the lower "
         f"bound is {with_error(gap)} nats."
     )
+
+
+def _doubt(found: Evaluation) -> list[str]:
+    number = found.num_doubtful
+    words = f"Doubtful, as their chains disagree: {number:,} of {len(found.log_p):,} examples."
+    return [words] if number else []
 
 
 def warnings(member: Member) -> list[str]:

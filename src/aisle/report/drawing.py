@@ -42,7 +42,7 @@ _MOST_LETTERS = 18
 # Of correlations; both can be seen on white and on black.
 _ABOVE, _BELOW = "#2f86c9", "#d9661f"
 # Of labels beyond the colours.
-MARKERS = ("o", "^", "s")
+MARKERS: tuple[str, ...] = ("o", "^", "s")
 
 
 def training(group: Group) -> list[str]:
@@ -153,7 +153,7 @@ def heat_map(names: Sequence[str], values: np.ndarray, label: str) -> str:
     size = 10.5 if len(names) <= 12 else 8.5
     numbered = [f"{_short(name)}  {i + 1}" for i, name in enumerate(names)]
     axes.set_yticks(range(len(names)), numbered, fontsize=size, parse_math=False)
-    axes.set_xticks(range(len(names)), range(1, len(names) + 1), fontsize=size)
+    axes.set_xticks(range(len(names)), [str(i + 1) for i in range(len(names))], fontsize=size)
     axes.tick_params(axis="both", length=0, labelcolor=_INK)
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)
@@ -167,11 +167,11 @@ def latents(points: np.ndarray, shares: np.ndarray, codes: np.ndarray, label: st
     """
     if points.shape[1] == 1:
         points = np.stack([points[:, 0], np.random.RandomState(0).uniform(size=len(points))], 1)
-    second = f"second principal component, {shares[1]:.0%}" if len(shares) > 1 else ""
-    first = f"first principal component, {shares[0]:.0%} of the variance"
-    figure, axes = _figure(second, first, 3.6)
-    if not second:
+        figure, axes = _figure("", "the only latent; the height means nothing", 3.6)
         axes.yaxis.set_major_locator(NullLocator())
+    else:
+        first = f"first principal component, {shares[0]:.0%} of the variance"
+        figure, axes = _figure(f"second principal component, {shares[1]:.0%}", first, 3.6)
     for code in np.unique(codes).tolist():
         own = points[codes == code]
         color, marker = mark(code)

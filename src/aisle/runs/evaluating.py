@@ -108,7 +108,8 @@ def evaluate(
 def _seen(pilot: Split) -> Split:
     """Return some examples as the model sees them, with their context."""
     chosen = spread(len(pilot), NUM_EXAMPLES)
-    return Split(pilot.observe(chosen), context=pilot.context_of(chosen))
+    seen = jax.tree.map(np.asarray, pilot.observe(chosen))
+    return Split(seen, context=pilot.context_of(chosen))
 
 
 def _over_all(
@@ -189,6 +190,8 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
     """Score each example of some data by itself, with step sizes tuned on simulated examples."""
     config = EvaluateConfig(data=data)
     dataset = dataset_of(run, config)
+    if dataset.table is not None and np.isnan(dataset.table.values).any():
+        run = taking_missing(run)
     split = as_split(parts(run, config, dataset).split, dataset.source, model=run.model)
     check_support(getattr(run.model, "likelihood", None), split, dataset.source)
     every = np.arange(len(split))

@@ -124,8 +124,10 @@ def any_values(form: Form) -> FirstValues:
     """Return the same with other values, from which networks of the same form are built."""
     conditions = None
     if form.conditions is not None:
-        conditions = _fit(form.conditions, stand_in(form.conditions))[0]
-    return FirstValues(*_fit(form, stand_in(form)), conditions)
+        conditions = _fit(
+            form.conditions, stand_in(form.conditions.families, form.conditions.num_levels)
+        )[0]
+    return FirstValues(*_fit(form, stand_in(form.families, form.num_levels)), conditions)
 
 
 def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
@@ -171,11 +173,11 @@ def _fit(
     return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
 
 
-def stand_in(form: Form) -> np.ndarray:
+def stand_in(families: Sequence[str], num_levels: Sequence[int]) -> np.ndarray:
     """Return rows that every family takes."""
     rows = np.arange(8)
     columns = []
-    for family, levels in zip(form.families, form.num_levels, strict=True):
+    for family, levels in zip(families, num_levels, strict=True):
         if family == "categorical":
             columns.append(rows % levels)
         elif family == "bernoulli":

@@ -72,7 +72,7 @@ def test_each_round_is_printed(shown):
     assert first == "T=10   log p(x) >= -10.25 +- 0.50   gap 0.500 +- 0.200   2 s"
     wanted = "T=20   log p(x) >= -10.00 +- 0.25   gap 0.250 +- 0.100   change +0.250   3 s"
     assert second == wanted
-    assert "The tolerance was not reached: add --target-accept 0.97 and -L 8." in rest
+    assert "The tolerance was not reached: raise --bdmc-examples and --chains." in rest
     timed = replace(FOUND, settings={**FOUND.settings, "max_seconds": 9.0})
     assert "The tolerance was not reached: raise --max-seconds." in shown(timed)
     assert not any("time was up" in line for line in rest)
