@@ -78,14 +78,9 @@ def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any
 
 
 def _array(estimator: Any, x: Any, *, reset: bool) -> np.ndarray:
-    return validate_data(
-        estimator,
-        x,
-        reset=reset,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        ensure_min_samples=2 if reset else 1,
-    )
+    least = 2 if reset else 1
+    options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
+    return np.asarray(validate_data(estimator, x, reset=reset, **options))
 
 
 def _whole_table(x: Any, kinds: dict[str, str]) -> tuple[np.ndarray, tuple[Column, ...]]:

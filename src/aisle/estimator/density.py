@@ -15,7 +15,7 @@ from sklearn.base import (
 )
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import (
-    _check_sample_weight,  # pyright: ignore[reportPrivateUsage]
+    _check_sample_weight,
     check_is_fitted,
 )
 
@@ -136,7 +136,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         """Return log p(x) of each row in nats, a stochastic lower bound."""
         return self.score_rows(X).log_p
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the mean of log p(x), as `GaussianMixture` does; `KernelDensity` has the sum."""
         del y
         return float(np.mean(self.score_samples(X)))

@@ -52,8 +52,9 @@ def load(kind: type, path: Path) -> Any:
     params = stored["params"]
     hidden = params["hidden"]
     estimator = kind(**{**params, "hidden": hidden and tuple(hidden)})
-    plain = (stored["form"][name] for name in Form._fields)
-    form = Form(*(tuple(value) if isinstance(value, list) else value for value in plain))
+    plain = stored["form"]
+    lists = {name: tuple(plain[name]) for name in ("families", "num_levels", "hidden")}
+    form = Form(num_latents=plain["num_latents"], **lists)
     rows = stand_in(form.families, form.num_levels)
     networks = build(form, *likelihood_of(form, rows), 0, None)
     ladder = kernel_of_scores().ladder(params["num_temperatures"])

@@ -54,7 +54,8 @@ def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
             return lambda x: Categorical.fitted(x, num_levels=levels)
         return FAMILIES[name].fitted
 
-    places = {name: np.flatnonzero(np.array(form.families) == name) for name in form.families}
+    names = np.array(form.families)
+    places = {name: np.flatnonzero(names == name).tolist() for name in form.families}
     if len(places) == 1:
         return fit(form.families[0], range(len(form.families)))(x)
     return Columns.fitted(x, [(fit(name, own), own) for name, own in places.items()])
@@ -140,7 +141,7 @@ def choose_factors(x: np.ndarray, folds: Sequence[np.ndarray], most: int) -> int
     """Return the number of factors with the best log-likelihood of what is held out."""
     inside = (x - np.nanmean(x, axis=0)) / _deviations(x)
     inside = np.nan_to_num(inside)
-    scores = {0: np.mean([_independent(inside, fold) for fold in folds])} if folds else {0: 0.0}
+    scores = {0: float(np.mean([_independent(inside, fold) for fold in folds])) if folds else 0.0}
     for number in (n for n in _NUM_FACTORS if n <= most and folds):
         found = []
         for fold in folds:

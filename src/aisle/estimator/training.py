@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import PyTree
@@ -193,16 +194,16 @@ class _Walk:
         everywhere = jax.NamedSharding(phase.mesh, jax.P())
         self._state = processes.place(first(params), everywhere)
         self._run = make_chunk(step, phase.mesh, BATCH)
-        self._key = jax.random.key(phase.seed)
+        self._key, self._number = jax.random.key(phase.seed), jnp.asarray(_LOOK, jnp.int32)
         self._examples, self._row_weights = _filled(trial)
         self._order = _order(trial.chosen, phase)
         self.done = 0
 
     def advance(self) -> None:
         """Make the updates up to the next look."""
-        positions = self._order[self.done : self.done + _LOOK]
+        positions: Any = self._order[self.done : self.done + _LOOK]
         batches = Batches(self._examples, positions, positions, self._row_weights)
-        self._state, log = self._run(self._state, self._key, batches, np.int32(_LOOK))
+        self._state, log = self._run(self._state, self._key, batches, self._number)
         self.done += _LOOK
         if np.all(np.asarray(log.is_skipped)):
             raise TrainingError(
@@ -218,13 +219,13 @@ class _Walk:
         return eqx.combine(params, self._static)
 
 
-def _filled(trial: _Trial) -> tuple[InContext, np.ndarray]:
+def _filled(trial: _Trial) -> tuple[InContext, jax.Array]:
     """Return all rows and their weights, filled up to a power of two."""
     number = len(trial.x)
     size = max(_LEAST_ROWS, 1 << (number - 1).bit_length())
     places = np.minimum(np.arange(size), number - 1)
     own = trial.row_weights / trial.row_weights[trial.chosen].mean()
-    return examples_of(trial.x[places]), np.float32(own[places])
+    return examples_of(trial.x[places]), jnp.asarray(own[places], jnp.float32)
 
 
 def _order(chosen: np.ndarray, phase: _Phase) -> np.ndarray:
@@ -289,7 +290,7 @@ def _tuned(
 ) -> Ladder:
     """Return the ladder with step sizes tuned on the training rows, and frozen."""
     key = jax.random.key(settings.seed)
-    target = jax.numpy.asarray(kernel_of_scores().target_accept)
+    target = jnp.asarray(kernel_of_scores().target_accept)
     rows = pilot.repeated(examples)
     sizes = pilot.tune_exactly(key, model, proposal, rows, ladder, target)
     return dataclasses.replace(ladder, step_sizes=sizes)

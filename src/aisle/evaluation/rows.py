@@ -137,6 +137,6 @@ def _score_tile(
 def _encode_tile(proposal: Proposal, tile: PyTree | InContext) -> tuple[Array, ...]:
     def one(example: Observation | InContext) -> Array:
         x, context = parts_of(example)
-        return given(proposal, context)(x).loc  # pyright: ignore[reportAttributeAccessIssue]
+        return given(proposal, context)(x).loc
 
     return (jax.vmap(one)(tile),)

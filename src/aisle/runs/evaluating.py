@@ -154,7 +154,7 @@ def parts(run: Run, config: EvaluateConfig, dataset: Dataset) -> HeldOut:
                 "evaluated: leave --split out, or save the parts in an .npz file",
                 argument="split",
             )
-        return HeldOut(dataclasses.replace(dataset.test, rows=None), None)
+        return HeldOut(dataclasses.dataclasses.replace(dataset.test, rows=None), None)
     if config.split == "valid" and dataset.valid is None:
         raise InputError(
             "is 'valid' but the run has no validation data: choose test or train",
@@ -192,7 +192,11 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
     dataset = dataset_of(run, config)
     if dataset.table is not None and np.isnan(dataset.table.values).any():
         run = taking_missing(run)
-    split = as_split(parts(run, config, dataset).split, dataset.source, model=run.model)
+    # All rows of a file that has no parts, also where some of them were trained on.
+    whole = (
+        dataset.test if dataset.test.rows is None else dataclasses.replace(dataset.test, rows=None)
+    )
+    split = as_split(whole, dataset.source, model=run.model)
     check_support(getattr(run.model, "likelihood", None), split, dataset.source)
     every = np.arange(len(split))
     examples = split.with_context(split.observe(every), every)
