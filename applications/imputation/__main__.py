@@ -127,24 +127,25 @@ _NOTES = (
     "test rows in nats for a row, in the units of the data; beside `column means` it is that of "
     "independent normal columns. A VAE with 2 or 4 latents, the better one on validation rows, is "
     "trained on by a VAE and by AIS for the same time, or until the validation bound stops rising. "
-    "IterativeImputer has its defaults (Bayesian ridge), standardised columns, and the validation "
-    "rows as well."
+    "IterativeImputer (Bayesian ridge, up to 100 rounds) has standardised columns, and the "
+    "validation rows as well."
 )
 
 
 def _answer(best: str, errors: dict[str, np.ndarray], found: list[dict[str, Any]]) -> str:
-    second = min((m for m in _METHODS if m != best), key=lambda m: errors[m].mean())
-    lead = _mean(errors[second] - errors[best])
-    clear = lead.mean > CLEAR * lead.standard_error
+    behind = [_behind(m, _mean(errors[m] - errors[best])) for m in _METHODS if m != best]
     gain = _mean([one["log_p"]["AIS"][0] - one["log_p"]["VAE"][0] for one in found])
     over = _mean([one["log_p"]["AIS"][0] - one["independent"] for one in found])
-    words = "" if clear else ", which is within the noise of the seeds"
     return (
-        f"{best} fills best, with an error of {_mean(errors[best])} standard deviations; {second} "
-        f"comes next and is worse by {lead}{words}. Column means are at "
-        f"{_mean(errors['column means'])}. The model by AIS gives the observed entries {over} nats "
-        f"more than independent columns, and {gain} more than the VAE."
+        f"{best} fills best, with an error of {_mean(errors[best])} standard deviations; worse are "
+        f"{', '.join(behind)}. The model by AIS gives the observed entries of a row {over} nats "
+        f"more than independent columns; less that of the VAE it is {gain}."
     )
+
+
+def _behind(method: str, lead: Mean) -> str:
+    clear = lead.mean > CLEAR * lead.standard_error
+    return f"{method} by {lead}" + ("" if clear else " (not clear)")
 
 
 def _mean(values: Any) -> Mean:
