@@ -39,7 +39,7 @@ def run(study: Study) -> tuple[Table, Figure]:
 
 def parts_of(digit: int) -> tuple[Splits, np.ndarray]:
     """Return grey values of the other classes, and of the class that is left out."""
-    x, label = load_digits(return_X_y=True)
+    x, label = map(np.asarray, load_digits(return_X_y=True))
     order = np.random.RandomState(digit).permutation(len(x))
     x, label = x[order], label[order]
     ends = np.cumsum([_TRAIN, _VALID, _TEST])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import log_softmax
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 import aisle
 from aisle.statistics import Mean, is_ahead, summarise
@@ -124,7 +124,8 @@ def scanned(trained: Trained, alignment: Alignment, scan: Scan, study: Study) ->
 
 
 def _rho(score: np.ndarray, scan: Scan) -> float:
-    return float(spearmanr(score, scan.effects)[0])
+    # Ranks are correlated, ties at their mean.
+    return float(np.corrcoef(rankdata(score), rankdata(scan.effects))[0, 1])
 
 
 def _independent(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
