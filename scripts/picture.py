@@ -15,8 +15,6 @@ from pathlib import Path
 from PIL import Image, ImageChops
 
 _WIDTH, _HEIGHT = 1000, 3000
-# Of the ink and paper of a page, and of what is between them.
-_NUM_COLORS = 128
 _ONLY = (
     "<style>section:not(#samples), header, footer, nav, .result, .scroll { display: none }</style>"
 )
@@ -38,7 +36,7 @@ def main() -> int:
     paper = Image.new("RGB", picture.size, picture.getpixel((0, 0)))
     _, _, _, bottom = ImageChops.difference(picture, paper).getbbox() or (0, 0, 0, _HEIGHT)
     cropped = picture.crop((0, 0, _WIDTH, min(_HEIGHT, bottom + 30)))
-    cropped.quantize(_NUM_COLORS).save(target, optimize=True)
+    cropped.save(target, optimize=True)
     print(f"{target}: {target.stat().st_size:,} bytes")
     return 0
 

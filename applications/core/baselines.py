@@ -5,7 +5,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
-from scipy.special import logsumexp
 
 _Choice = TypeVar("_Choice")
 
@@ -23,7 +22,7 @@ class Mixture(NamedTuple):
 
     def log_p(self, x: np.ndarray) -> np.ndarray:
         """Return log p of each row."""
-        return logsumexp(self._log_joint(x), axis=1)
+        return np.logaddexp.reduce(self._log_joint(x), axis=1)
 
     def _log_joint(self, x: np.ndarray) -> np.ndarray:
         p = self.probabilities
@@ -32,7 +31,7 @@ class Mixture(NamedTuple):
     def update(self, x: np.ndarray, pseudocount: float) -> "Mixture":
         """Return the mixture after one step of EM."""
         joint = self._log_joint(x)
-        shares = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        shares = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
         number = shares.sum(axis=0)
         ones = shares.T @ x
         # Empty components return to the columns' means.

@@ -53,21 +53,22 @@ class Table(NamedTuple):
     """What an application found.
 
     Attributes:
-        columns: headings, and how they are justified.
+        left: headings of the columns that are no numbers.
         rows: plain values by heading; a mean is printed with its standard error.
         answer: a few sentences, made of the figures.
         notes: what a reader of the table must know.
     """
 
-    columns: Columns
+    left: tuple[str, ...]
     rows: list[dict[str, Any]]
     answer: str
     notes: str = ""
 
     def markdown(self) -> str:
         """Return the table for a page."""
-        texts = [[_text(row.get(name)) for name in self.columns] for row in self.rows]
-        return markdown_table(self.columns, texts)
+        columns: Columns = {name: "left" if name in self.left else "right" for name in self.rows[0]}
+        texts = [[_text(row[name]) for name in columns] for row in self.rows]
+        return markdown_table(columns, texts)
 
 
 class Study(NamedTuple):

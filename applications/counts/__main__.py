@@ -110,9 +110,8 @@ def table(found: dict[str, dict[tuple[str, str], Scored]]) -> Table:
                     "over VAE": _over(one, models[family, "VAE"]),
                 }
             )
-    columns = dict.fromkeys(rows[0], "right") | dict.fromkeys(("data", "counts", "method"), "left")
     sentences = [_sentence(name, models) for name, models in found.items()]
-    return Table(columns, rows, " ".join(sentences), _NOTES)
+    return Table(("data", "counts", "method"), rows, " ".join(sentences), _NOTES)
 
 
 _NOTES = (

@@ -125,9 +125,8 @@ def table(found: dict[str, dict[str, Scored]]) -> Table:
             row = {"set": name, "model": model, "seconds": one.facts.get("seconds")}
             row |= {"log p(x)": one.mean, "gap": one.gap}
             rows.append(row | {"over the best exact model": over})
-    columns = dict.fromkeys(rows[0], "right") | {"set": "left", "model": "left"}
     answer = " ".join(_sentence(name, models) for name, models in found.items())
-    return Table(columns, rows, answer, _NOTES)
+    return Table(("set", "model"), rows, answer, _NOTES)
 
 
 _NOTES = (

@@ -125,7 +125,6 @@ def table(found: dict[str, dict[str, Scored]], totals: dict[str, Mean]) -> Table
             row |= {"gap": None if one.gap is None else _fine(one.gap)}
             over = None if model == "pairwise" else _fine(one.ahead_of(models["pairwise"]))
             rows.append(row | {"over pairwise": over})
-    columns = dict.fromkeys(rows[0], "right") | {"words of": "left", "model": "left"}
     sentences = [_sentence(name, models) for name, models in found.items()]
     for name, mean in totals.items():
         sentences.append(
@@ -133,7 +132,7 @@ def table(found: dict[str, dict[str, Scored]], totals: dict[str, Mean]) -> Table
             f"{mean:.4f}, where 1 is right."
         )
     error = max(s.facts.get("normaliser", 0.0) for m in found.values() for s in m.values())
-    return Table(columns, rows, " ".join(sentences), _NOTES.format(error=error))
+    return Table(("words of", "model"), rows, " ".join(sentences), _NOTES.format(error=error))
 
 
 _NOTES = (

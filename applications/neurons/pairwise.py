@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logit, logsumexp
+from scipy.special import expit, logit
 
 from aisle.statistics import Mean
 
@@ -58,9 +58,9 @@ def log_normaliser(model: Pairwise, chains: int = 1000, steps: int = 1000, seed:
     number = len(model.fields)
     if number <= _MOST_SUMMED:
         patterns = np.array(list(itertools.product((0.0, 1.0), repeat=number)))
-        return Mean(float(logsumexp(model.energy(patterns))), 0.0, len(patterns))
+        return Mean(float(np.logaddexp.reduce(model.energy(patterns))), 0.0, len(patterns))
     log_weights = anneal(model, chains, steps, seed)
-    log_z = float(logsumexp(log_weights) - np.log(chains))
+    log_z = float(np.logaddexp.reduce(log_weights) - np.log(chains))
     weights = np.exp(log_weights - log_z)
     return Mean(log_z, float(weights.std(ddof=1) / np.sqrt(chains)), chains)
 

@@ -39,9 +39,9 @@ def run(study: Study) -> tuple[Table, Figure]:
 
 def parts_of(digit: int) -> tuple[Splits, np.ndarray]:
     """Return grey values of the other classes, and of the class that is left out."""
-    digits = load_digits()
-    order = np.random.RandomState(digit).permutation(len(digits.data))
-    x, label = digits.data[order], digits.target[order]
+    x, label = map(np.asarray, load_digits(return_X_y=True))
+    order = np.random.RandomState(digit).permutation(len(x))
+    x, label = x[order], label[order]
     ends = np.cumsum([_TRAIN, _VALID, _TEST])
     return Splits(*np.split(x[label != digit], ends)[:3]), x[label == digit][:_OUTLIERS]
 
@@ -87,7 +87,7 @@ def _others(study: Study, data: Splits, both: np.ndarray) -> dict[str, Any]:
         for reg in (0.1, 1.0)
     ]
     mixture = max(mixtures, key=lambda m: m.score(data.valid))
-    forest = IsolationForest(500, random_state=0).fit(data.train)
+    forest = IsolationForest(n_estimators=500, random_state=0).fit(data.train)
     return {
         "GaussianMixture": mixture.score_samples(both).tolist(),
         "IsolationForest": forest.score_samples(both).tolist(),
@@ -126,9 +126,8 @@ def table(found: list[dict[str, Any]]) -> Table:
         behind = None if name == best else _text(summarise(area[best] - area[name]))
         row = {"score": name, "area under the ROC curve": _text(summarise(area[name]))}
         rows.append(row | {"worst class": f"{area[name].min():.3f}", "behind the best by": behind})
-    columns = dict.fromkeys(rows[0], "right") | {"score": "left"}
     gap = max(one["gap"] for one in found)
-    return Table(columns, rows, _answer(best, area), _NOTES.format(gap=gap))
+    return Table(("score",), rows, _answer(best, area), _NOTES.format(gap=gap))
 
 
 _NOTES = (

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import log_softmax
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 import aisle
 from aisle.statistics import Mean, is_ahead, summarise
@@ -124,7 +124,8 @@ def scanned(trained: Trained, alignment: Alignment, scan: Scan, study: Study) ->
 
 
 def _rho(score: np.ndarray, scan: Scan) -> float:
-    return float(spearmanr(score, scan.effects).statistic)
+    # Ranks are correlated, ties at their mean.
+    return float(np.corrcoef(rankdata(score), rankdata(scan.effects))[0, 1])
 
 
 def _independent(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -150,7 +151,6 @@ def table(
         row |= {"seconds": one.facts.get("seconds"), "log p(x)": one.mean, "gap": one.gap}
         over = None if model == "VAE" else one.ahead_of(found["VAE"])
         rows.append(row | {"over VAE": over, "Spearman's rho": f"{rhos[model]['rho']:.3f}"})
-    columns = dict.fromkeys(rows[0], "right") | {"model": "left"}
     gain = found["AIS"].ahead_of(found["VAE"])
     verdict = _verdict(gain, found)
     answer = (
@@ -160,7 +160,7 @@ def table(
         "independent sites."
     )
     error = max(one["error"] for one in rhos.values())
-    return Table(columns, rows, answer, _NOTES.format(effective=effective, error=error))
+    return Table(("model",), rows, answer, _NOTES.format(effective=effective, error=error))
 
 
 def _verdict(gain: Mean, found: dict[str, Scored]) -> str:

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from scipy.stats import spearmanr
 
 from aisle.errors import InputError
 from applications.proteins import __main__ as proteins
 from applications.proteins.alignment import (
     LETTERS,
+    Scan,
     read_alignment,
     read_scan,
     sequence_weights,
@@ -69,3 +71,10 @@ def test_independent_sites_are_normalised_and_leave_out_gaps():
     assert found == pytest.approx(
         [log_shares[0, 0] + log_shares[1, 1], log_shares[0, 0], log_shares[3, 0] + log_shares[1, 1]]
     )
+
+
+def test_a_correlation_of_ranks_is_spearmans():
+    score, effects = np.random.default_rng(0).integers(0, 5, (2, 30)).astype(float)
+    scan = Scan(np.zeros(30, int), np.zeros(30, int), effects)
+    assert proteins._rho(score, scan) == pytest.approx(spearmanr(score, effects)[0])
+    assert proteins._rho(np.exp(effects), scan) == pytest.approx(1)

@@ -119,16 +119,14 @@ def test_differences_are_paired():
 
 
 def test_a_command_writes_table_page_and_picture(tmp_path, capsys):
-    table = study.Table(
-        {"a": "left", "b": "right"}, [{"a": "x", "b": Mean(1.0, 0.25, 3)}], "So it is.", "A note."
-    )
+    table = study.Table(("a",), [{"a": "x", "b": Mean(1.0, 0.25, 3)}], "So it is.", "A note.")
     command = study.Command("some", "What is it?", Budget(), lambda _: (table, Figure()))
     assert command(["--out", str(tmp_path)]) == 0
     record = json.loads((tmp_path / "some.json").read_text())
     assert record["rows"] == [{"a": "x", "b": Mean(1.0, 0.25, 3)._asdict()}]
     assert record["config"]["seed"] == 0 and record["machine"]["cores"] > 0
     page = (tmp_path / "some.md").read_text()
-    assert "| x | 1.00 +- 0.25 |" in page and "So it is." in capsys.readouterr().out
+    assert "| --- | ---: |\n| x | 1.00 +- 0.25 |" in page and "So it is." in capsys.readouterr().out
     assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
 
 

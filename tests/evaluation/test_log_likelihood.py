@@ -39,6 +39,8 @@ NUM_REVERSE = 2
 NUM_EXAMPLES, NUM_SIMULATED, NUM_SAMPLES = 1000, 400, 20
 TARGET = 0.65
 GRADIENTS_PER_CHAIN = 1 + (NUM_TEMPERATURES - 1) * NUM_LEAPFROG
+# With one move more at the posterior, a tenth of T rounded up.
+GRADIENTS_PER_LONGER = GRADIENTS_PER_CHAIN + NUM_LEAPFROG
 # Tiles of 256 on 8 devices.
 PREFERRED, TILE = 32, 256
 KERNEL = kernel(NUM_LEAPFROG, REFRESH, target_accept=TARGET)
@@ -309,7 +311,7 @@ def test_a_latent_that_only_varies_by_noise_is_not_active(done):
 
 def test_every_gradient_is_counted(done):
     tuning = 20 * 64 * (1 + NUM_TEMPERATURES * NUM_LEAPFROG)
-    back = NUM_REVERSE * (GRADIENTS_PER_CHAIN + NUM_LEAPFROG)
+    back = NUM_REVERSE * GRADIENTS_PER_LONGER
     simulated = NUM_SIMULATED * (NUM_CHAINS * GRADIENTS_PER_CHAIN + back)
     wanted = tuning + NUM_CHAINS * GRADIENTS_PER_CHAIN * NUM_EXAMPLES + simulated
     assert done.result.decoder_gradients == done.result.rounds[0].decoder_gradients == wanted
@@ -423,8 +425,8 @@ def test_time_that_is_up_is_said(done, copied):
     assert 0.4 < found.indices.mean() / NUM_EXAMPLES < 0.6
     np.testing.assert_allclose(found.log_p, done.result.log_p[found.indices], rtol=1e-5)
     spared = done.result.decoder_gradients - found.decoder_gradients
-    num_chains = NUM_CHAINS * (NUM_EXAMPLES - TILE + 2 * (NUM_SIMULATED - TILE))
-    assert spared == num_chains * GRADIENTS_PER_CHAIN
+    there, back = NUM_CHAINS * GRADIENTS_PER_CHAIN, NUM_REVERSE * GRADIENTS_PER_LONGER
+    assert spared == there * (NUM_EXAMPLES - TILE) + (there + back) * (NUM_SIMULATED - TILE)
     assert not json.loads((copied / "result.json").read_text())["is_complete"]
 
 

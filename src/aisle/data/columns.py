@@ -159,7 +159,8 @@ def _numeric_kind(values: np.ndarray) -> Kind:
 def _levels(cells: Cells) -> tuple[str, ...]:
     """Return the different texts in order; of numbers, in that of their values."""
     pairs = zip(np.nan_to_num(cells.numbers), cells.texts, strict=True)
-    return tuple(text for _, text in sorted({pair for pair in pairs if pair[1] is not None}))
+    found = {(number, text) for number, text in pairs if text is not None}
+    return tuple(text for _, text in sorted(found))
 
 
 def _is_count(values: np.ndarray) -> np.ndarray:

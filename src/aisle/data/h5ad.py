@@ -22,7 +22,7 @@ def read_h5ad(path: Path) -> tuple[np.ndarray, list[str], dict[str, Any]]:
     try:
         with h5py.File(path, "r") as file:
             matrix, names = _matrix(file["X"]), _column(file["var"], _index(file["var"]))
-            obs = file["obs"]
+            obs: Any = file["obs"]
             labels = {str(name): _column(obs, name) for name in obs.attrs["column-order"]}
     except (KeyError, OSError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]

@@ -19,7 +19,7 @@ def known_labels(name: str, data_dir: str | Path | None = None) -> np.ndarray | 
     if name == "digits":
         from sklearn.datasets import load_digits
 
-        digits = load_digits(return_X_y=True)[1]
+        digits = np.asarray(load_digits(return_X_y=True)[1])
         _, test = Split(digits).without(SOURCES[name].num_test, TEST_SEED)
         return digits[test.rows]
     if name == "mnist":

@@ -87,8 +87,8 @@ def read_table(
         weights: the column that says how much rows count in training.
     """
     raw = read_cells(source)
-    is_known = columns is not None and not isinstance(columns, Mapping)
-    wanted = {} if columns is None or is_known else dict(columns)
+    wanted = dict(columns) if isinstance(columns, Mapping) else {}
+    known = None if isinstance(columns, Mapping) else columns
     _check_known(raw, wanted, "columns")
     conditions, given = _conditions(raw, condition, wanted)
     apart = {column.name for column in conditions}
@@ -97,9 +97,9 @@ def read_table(
         if name is not None and not (role == "exposure" and _is_total(raw, name)):
             beside[role] = _beside(raw, name, role)
             apart.add(name)
-    if columns is not None and is_known:
-        _check_known(raw, [column.name for column in columns], "columns")
-        found = [(c, encoded(c, _cells_of(raw, c.name), raw.place)) for c in columns]
+    if known is not None:
+        _check_known(raw, [column.name for column in known], "columns")
+        found = [(c, encoded(c, _cells_of(raw, c.name), raw.place)) for c in known]
         remarks = []
     else:
         found, remarks = _modelled(raw, wanted, apart)

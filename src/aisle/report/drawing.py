@@ -42,7 +42,7 @@ _MOST_LETTERS = 18
 # Of correlations; both can be seen on white and on black.
 _ABOVE, _BELOW = "#2f86c9", "#d9661f"
 # Of labels beyond the colours.
-MARKERS = ("o", "^", "s")
+MARKERS: tuple[str, ...] = ("o", "^", "s")
 
 
 def training(group: Group) -> list[str]:
@@ -153,7 +153,7 @@ def heat_map(names: Sequence[str], values: np.ndarray, label: str) -> str:
     size = 10.5 if len(names) <= 12 else 8.5
     numbered = [f"{_short(name)}  {i + 1}" for i, name in enumerate(names)]
     axes.set_yticks(range(len(names)), numbered, fontsize=size, parse_math=False)
-    axes.set_xticks(range(len(names)), range(1, len(names) + 1), fontsize=size)
+    axes.set_xticks(range(len(names)), [str(i + 1) for i in range(len(names))], fontsize=size)
     axes.tick_params(axis="both", length=0, labelcolor=_INK)
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)

@@ -77,11 +77,11 @@ def _usual(table: Table) -> Labels | None:
 def _named(table: Table, source: str, label: str) -> Labels:
     """Label rows by a column of the model, by a condition, or by another one of the file."""
     pairs = [*zip(table.columns, table.values.T, strict=True), *conditions_of(table)]
-    found = next((pair for pair in pairs if pair[0].name == label), None)
-    if found is None:
-        raw = read_cells(source)
-        every = {**raw.labels, **raw.columns}
-        check_name(label, every, raw.place, "label")
-        column = inferred(label, every[label], None, raw.place)
-        found = column, encoded(column, every[label], raw.place)
-    return labels_of(*found)
+    for column, values in pairs:
+        if column.name == label:
+            return labels_of(column, values)
+    raw = read_cells(source)
+    every = {**raw.labels, **raw.columns}
+    check_name(label, every, raw.place, "label")
+    column = inferred(label, every[label], None, raw.place)
+    return labels_of(column, encoded(column, every[label], raw.place))

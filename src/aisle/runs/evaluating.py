@@ -108,7 +108,8 @@ def evaluate(
 def _seen(pilot: Split) -> Split:
     """Return some examples as the model sees them, with their context."""
     chosen = spread(len(pilot), NUM_EXAMPLES)
-    return Split(pilot.observe(chosen), context=pilot.context_of(chosen))
+    seen = jax.tree.map(np.asarray, pilot.observe(chosen))
+    return Split(seen, context=pilot.context_of(chosen))
 
 
 def _over_all(

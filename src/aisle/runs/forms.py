@@ -112,7 +112,7 @@ def form_from(stored: Mapping[str, Any]) -> Form:
 
 def first_values(form: Form, train: Split) -> FirstValues:
     """Fit likelihood and conditions to training data."""
-    context = train.context_of(spread(len(train), _NUM_FITTED))
+    context: Any = train.context_of(spread(len(train), _NUM_FITTED))
     exposure = None if form.typical_exposure is None else context.exposure
     conditions = None
     if form.conditions is not None:

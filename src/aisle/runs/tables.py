@@ -40,7 +40,7 @@ def contexts_for(
         data_dir: where the data are now, if they have moved.
     """
     conditions, exposure = _given_to(run)
-    names = [column.name for column in conditions] + [exposure] * (exposure is not None)
+    names = [column.name for column in conditions] + ([] if exposure is None else [exposure])
     wanted = _parsed(given or "", names, run.path)
     if not names:
         return None

@@ -24,8 +24,10 @@ def asked(monkeypatch):
     def ask(*arguments):
         found = {}
 
-        def log_likelihood(model, proposal, x, **options):
+        def log_likelihood(model, proposal, x, context=None, **options):
             found.update(options, model=model, proposal=proposal, x=x)
+            if options["pilot_x"] is not None:
+                found["pilot_x"] = options["pilot_x"].arrays
             raise StopError
 
         monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)

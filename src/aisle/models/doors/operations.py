@@ -75,7 +75,7 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _variance(x: Any, dim: Any = None, *, correction: Number = 1, keepdim: bool = False) -> Any:
-    return jnp.var(x, dim, ddof=correction, keepdims=keepdim)
+    return jnp.var(x, dim, ddof=int(correction), keepdims=keepdim)
 
 
 def _expand(x: Any, shape: Sizes) -> Any:

@@ -143,7 +143,8 @@ class NegativeBinomial(Dispersed):
         columns, exposures = _counts_of(x, exposure)
         rates = _rates(columns, exposures)
         theta = dispersed(columns, exposures, rates)
-        return cls(columns.shape[1], inverse_dispersion=theta), np.log(rates)
+        likelihood = cls(columns.shape[1], inverse_dispersion=theta)  # pyright: ignore[reportCallIssue]
+        return likelihood, np.log(rates)
 
     @property
     def num_outputs(self) -> int:
@@ -185,7 +186,8 @@ class ZeroInflatedNegativeBinomial(Dispersed):
         rates = _rates(columns, exposures)
         lost, theta = zero_inflated(columns, exposures, rates)
         output = np.concatenate([np.log(rates / (1 - lost)), np.log(lost / (1 - lost))])
-        return cls(columns.shape[1], inverse_dispersion=theta), output
+        likelihood = cls(columns.shape[1], inverse_dispersion=theta)  # pyright: ignore[reportCallIssue]
+        return likelihood, output
 
     @property
     def num_outputs(self) -> int:
