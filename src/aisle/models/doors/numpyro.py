@@ -128,7 +128,7 @@ class Guided(eqx.Module):
             fn = fn.base_dist
         if not isinstance(fn, Normal):
             raise AttributeError("scale")
-        scale = jnp.broadcast_to(fn.scale, fn.batch_shape)
+        scale = jnp.broadcast_to(jnp.asarray(fn.scale), fn.batch_shape)
         # The axis of the plate has one place.
         return scale.reshape(z.shape) if scale.size == z.size else jnp.broadcast_to(scale, z.shape)
 
