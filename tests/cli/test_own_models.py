@@ -82,7 +82,7 @@ def test_evaluations(capsys, monkeypatch, home, kind):
     """Of a run of `aisle train` the tenth that was held out, of one of `fit` all of the array."""
     asked = {}
 
-    def log_likelihood(model, proposal, x, **options):
+    def log_likelihood(model, proposal, x, context, **options):
         asked.update(options, model=model, proposal=proposal, x=x)
         raise KeyboardInterrupt
 
