@@ -1,6 +1,5 @@
 """Strict settings for every test; pyproject.toml has pytest check types and shapes."""
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -19,17 +18,8 @@ import jax
 import jaxtyping
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from jax.interpreters import mlir
 
-# JAX's random bits are a loop on CPUs, which XLA takes five times as long to compile as the same
-# steps written out, as they are on other devices: the bits are the same. Versions of JAX that keep
-# them elsewhere compile the loop.
-with contextlib.suppress(ImportError, AttributeError):
-    from jax._src.random import threefry2x32
-
-    mlir.register_lowering(
-        threefry2x32.threefry2x32_p, threefry2x32._threefry2x32_lowering_rule, platform="cpu"
-    )
+import compiling  # noqa: F401
 
 # Eight devices, so that sharded runs can be compared with unsharded ones on any machine.
 jax.config.update("jax_num_cpu_devices", 8)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +32,13 @@ SETTINGS = [
     *("--num-hidden", "8", "--num-latents", "2", "--batch-size", "449", "--optimizer", "adam"),
     *("--lr-schedule", "constant", "--validate-every", "1", "--checkpoint-minutes", "0"),
 ]
-PROGRAM = "from aisle.cli import main; main()"
+# Compiled as in this process, to the bit.
+PROGRAM = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import compiling
+from aisle.cli import main
+main()
+"""
 
 
 def num_lines(folder):
