@@ -211,7 +211,7 @@ def test_the_vae_of_numpyros_examples_has_its_exact_log_likelihood():
         joint = jax.vmap(lambda z: scaled.log_prior({"z": z}) + scaled.log_likelihood(x, {"z": z}))
         return jax.scipy.special.logsumexp(joint(grid)) + 2 * jnp.log(0.1)
 
-    sampler = aisle.Sampler(num_chains=64, num_temperatures=30)
+    sampler = aisle.Sampler(num_chains=64, num_temperatures=300)
     result = aisle.log_likelihood(scaled, proposal, x, sampler=sampler)
     errors = result.log_p - np.asarray(jax.lax.map(exact, x))
     assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(8) + 0.01 and errors.std() < 0.1

@@ -215,7 +215,9 @@ def _guided(
     """Return a guide as a proposal, if its sites are those of the model, whose `fns` these are."""
     function = Function(guide, plate is not None, ways)
     x = jax.tree.map(jnp.asarray, x)
-    first, second = (function.trace(params, x, None, jax.random.key(seed))[0] for seed in (1, 2))
+    own_params = trained(function.trace(params, x, None, jax.random.key(0))[0], params)
+    traces = (function.trace(own_params, x, None, jax.random.key(seed)) for seed in (1, 2))
+    first, second = (sites for sites, _ in traces)
     check_sites("guide", first)
     names, own = {way.site for way in ways}, {n for n, s in first.items() if is_latent(s)}
     if names != own:
@@ -243,7 +245,7 @@ def _guided(
                 f"{fns[name].support}",
                 argument="guide",
             )
-    return Guide(trained(first, params), function)
+    return Guide(own_params, function)
 
 
 def _inwards(function: Function, sites: Sites) -> Latent:
