@@ -52,9 +52,8 @@ test-slow: env browser  ## the slow tests
 .venv-oldest/installed: pyproject.toml constraints-oldest.txt
 	$(call fresh,.venv-oldest,constraints-oldest.txt,dev)
 
-test-doors: .venv-doors/installed  ## the tests that need PyTorch and Flax
-	.venv-doors/bin/python -m pytest tests/doors
-	.venv-doors/bin/python -m pytest tests/test_docstrings.py tests/test_examples.py -k 'from_ or to_torch or doors or pytorch'
+test-doors: .venv-doors/installed  ## the fast tests that need PyTorch and Flax
+	.venv-doors/bin/python -m pytest -m 'not slow' tests/doors tests/test_docstrings.py -k 'doors or from_ or to_torch'
 
 test-oldest: .venv-oldest/installed  ## the fast tests with the oldest versions
 	.venv-oldest/bin/python -m pytest -n auto --dist loadfile -m 'not slow'
