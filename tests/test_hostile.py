@@ -80,7 +80,7 @@ class TestArchives:
     def test_a_header_that_promises_more_than_follows(self, tmp_path):
         for shape in ((10**12, 4), (10**6, 10**6), (3, 4)):
             path = archive_of(tmp_path / "x.npz", {"train.npy": header_of(shape) + bytes(16)})
-            assert_one_line(aisle.data.load, path, "promises")
+            assert_one_line(aisle.data.load, path, "bytes of values but 16 follow")
 
     def test_a_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
         monkeypatch.setattr("aisle.data.readers._memory", lambda: 2**26)
