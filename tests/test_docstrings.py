@@ -60,8 +60,18 @@ def examples(name, found):
 PUBLIC = dict(public())
 
 
+# They train, anneal or have many parts to compile.
+LONG = {"LatentDensity", "compare", "fit", "impute", "log_likelihood", "sample_posterior"}
+LONG |= {"Context", "anneal", "convolutional_model", "two_layer"}
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, found in PUBLIC.items() if is_made_by_users(name, found)]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+        for name, found in PUBLIC.items()
+        if is_made_by_users(name, found)
+    ],
 )
 def test_there_is_an_example_and_it_is_right(name):
     for extra in EXTRAS.get(name, ()):

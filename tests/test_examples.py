@@ -1,50 +1,30 @@
-"""What the README, the documentation and the examples show is run here, as it stands.
+"""What the README, the documentation and the examples show is run here.
 
-The fast walk makes every step of the first one, with small numbers; the slow one, and the
-examples, take the numbers that are shown.
+Pages are run with small budgets, the examples with those that they show.
 """
 
-import dataclasses
-import os
 import re
 import runpy
-import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tyro
 
 import aisle
-from aisle.cli.evaluate import Evaluate
-from aisle.cli.impute import Impute
 from aisle.cli.main import parse
-from aisle.cli.train import Train
+from walking import DOCS, ROOT, blocks, command_lines, run_python, run_words
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
-# What they show is run from top to bottom in one folder, in this order.
-WALKED = [ROOT / "README.md", DOCS / "first-steps.md", DOCS / "evaluating.md"]
-# Of these, commands alone: each Python block of them is a program of its own.
-WALKED_COMMANDS = [DOCS / "own-model.md"]
-
-
-def blocks(page):
-    """Yield the programs of a page: a language, and the code."""
-    yield from re.findall(r"```(sh|python)\n(.*?)```", page.read_text(), re.DOTALL)
-
-
-def command_lines(code):
-    """Yield the words of each line of a shell block, continued lines joined, without comments."""
-    for line in code.replace("\\\n", " ").splitlines():
-        words = shlex.split(line.removesuffix("&").replace("$id", "0"), comments=True)
-        if words:
-            yield words
+# What these show is run from top to bottom in one folder, as it uses what was made before.
+WALKS = {
+    "first steps": [ROOT / "README.md", DOCS / "first-steps.md", DOCS / "evaluating.md"],
+    "own model": [DOCS / "own-model.md"],
+    "tables": [DOCS / "tables.md"],
+}
+MADE = {"first steps": "report.html", "own model": "levels.png", "tables": "patients.html"}
+WALKED = {page for pages in WALKS.values() for page in pages}
 
 
 def python_blocks():
@@ -71,7 +51,7 @@ def test_every_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for extra in re.findall(r"^(?:import|from) (torch|flax)\b", code, re.MULTILINE):
         pytest.importorskip(extra, reason=f"{extra} is not installed: make test-doors has it")
-    run_python(code)
+    run_python(code, monkeypatch)
 
 
 @pytest.mark.parametrize("words", list(commands("aisle")))
@@ -88,69 +68,19 @@ def test_every_command_of_the_studies_is_understood(words):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_compilation", "as_users_have_it")
-@pytest.mark.parametrize(
-    ("page", "made"), [("first-steps", "report.html"), ("tables", "young.csv")]
-)
-def test_a_page_in_small(tmp_path, monkeypatch, page, made):
+@pytest.mark.parametrize("name", WALKS)
+def test_a_walk_through_pages(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    for language, code in blocks(DOCS / f"{page}.md"):
-        if language == "python":
-            run_python(in_small(code))
-            continue
-        for words in command_lines(code):
-            assert words[0] == "aisle" and shrunk(parse(words[1:])).run() == 0
-    assert (tmp_path / made).stat().st_size > 1_000
-
-
-def run_python(code):
-    exec(compile(code, "block", "exec"), {"__name__": "__main__"})
-
-
-def in_small(code):
-    """Return a program that does the same with as little work as can be."""
-    return re.sub(r"(num_(?:updates|temperatures|chains|draws))=\d+", r"\1=2", code)
-
-
-def shrunk(command):
-    """Return a command that does the same with as little work as can be."""
-    if isinstance(command, Train):
-        command.num_updates = 2
-        # One device, and Adam: both are compiled sooner.
-        command.optimizer = dataclasses.replace(command.optimizer, batch_size=17, optimizer="adam")
-    if isinstance(command, Impute):
-        command.draws = 2
-    if isinstance(command, Evaluate):
-        sampler = dataclasses.replace(
-            command.config.sampler,
-            num_chains=2,
-            num_temperatures=2,
-            bdmc_examples=2,
-            tolerance=None,
-        )
-        command.config = dataclasses.replace(command.config, num_examples=4, sampler=sampler)
-    return command
-
-
-@pytest.mark.slow
-def test_a_walk_through_the_pages(tmp_path):
     for path in (ROOT / "examples").glob("*.py"):
         shutil.copy(path, tmp_path)
-    for page in [*WALKED, *WALKED_COMMANDS]:
+    for page in WALKS[name]:
         for language, code in blocks(page):
-            is_shown_elsewhere = language == "python" and page in WALKED_COMMANDS
-            if not code.startswith("make ") and not is_shown_elsewhere:
-                run_block(language, code, tmp_path)
-    assert (tmp_path / "report.html").stat().st_size > 10_000
-
-
-def run_block(language, code, folder):
-    scripts = str(Path(sys.executable).parent)
-    program = [sys.executable, "-"] if language == "python" else ["bash", "-e"]
-    environment = os.environ | {"PATH": f"{scripts}:/usr/bin:/bin", "HOME": str(folder)}
-    done = subprocess.run(
-        program, input=code, cwd=folder, env=environment, text=True, capture_output=True
-    )
-    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+            if language == "python":
+                run_python(code, monkeypatch)
+                continue
+            for words in command_lines(code):
+                run_words(words, monkeypatch)
+    assert (tmp_path / MADE[name]).stat().st_size > 1_000
 
 
 def run_example(name, folder, monkeypatch):

@@ -70,6 +70,7 @@ def originals(tmp_path_factory):
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "y.npz", "x.csv"])
 def test_data(originals, tmp_path, name):
     content = (originals / name).read_bytes()
@@ -83,6 +84,7 @@ def test_data(originals, tmp_path, name):
     check()
 
 
+@pytest.mark.slow
 def test_weights(tmp_path):
     content = (FIRST_EDITION / "averaged.safetensors").read_bytes()
 

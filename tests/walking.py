@@ -18,6 +18,7 @@ DOCS = ROOT / "docs"
 
 # What is given with two digits or more is a budget; less is part of what is shown.
 BUDGETS = {"num_updates": 4, "num_temperatures": 3, "num_chains": 3, "num_draws": 3}
+BUDGETS |= {"num_examples": 4, "max_seconds": 5}
 ESTIMATOR_UPDATES = 64
 
 

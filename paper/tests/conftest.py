@@ -8,8 +8,8 @@ from paper.core.trained import Subject
 from paper.tables.plans import Method, Networks, Optimizer, Training
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory, quick_compilation):
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
     """The folder of a run on the digits, after three updates."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     # A batch that one device takes: compiling for eight takes longer.

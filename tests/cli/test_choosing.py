@@ -58,6 +58,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.slow
 def test_rows_are_scored_by_themselves(capsys, tmp_path, values):
     out = tmp_path / "run"
     assert call("train", values, *OPTIONS, "--num-latents", "2", "--out", out) == 0

@@ -58,6 +58,7 @@ def test_it_is_evaluated_on_its_test_data(capsys, tmp_path, monkeypatch):
     assert asked["pilot_x"].take(np.arange(64)).shape == (64, 64)
 
 
+@pytest.mark.slow
 def test_it_is_sampled_from_and_exported(capsys, tmp_path):
     before = contents(FILES)
     paths = tmp_path / "s.npy", tmp_path / "w.safetensors"
@@ -70,6 +71,7 @@ def test_it_is_sampled_from_and_exported(capsys, tmp_path):
     assert contents(FILES) == before
 
 
+@pytest.mark.slow
 def test_it_cannot_be_resumed_and_a_new_run_starts_from_it(capsys, tmp_path, first_weights):
     folder = tmp_path / "run"
     shutil.copytree(FILES / "averaged", folder)

@@ -95,6 +95,7 @@ def test_evaluations(capsys, monkeypatch, home, kind):
     assert (asked["pilot_x"] is None) == (kind == "fitted")
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed(capsys, home):
     code, out, _ = run(capsys, "train", "--resume", "trained", "--updates", 3)
     assert (code, "3 updates, kept in trained" in out) == (0, True)

@@ -52,6 +52,7 @@ def test_a_report_is_one_file_and_says_where_it_is(capsys, tmp_path, evaluated):
     assert contents(evaluated) == before
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_evaluation_and_the_samples_of_the_run(page):
     root = elements(page.read_text(encoding="utf-8"))
     assert root.one("h1").words == "run on digits"

@@ -112,6 +112,7 @@ def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, t
     assert eqx.tree_equal(loaded, (opened.model, opened.proposal))
 
 
+@pytest.mark.slow
 def test_samples_are_drawn_for_given_conditions(capsys, home, tmp_path):
     out = tmp_path / "samples.csv"
     options = ("--given", "sex=f,age=30,days=7", "--num-samples", 5, "--out", out)
@@ -129,6 +130,7 @@ def test_samples_are_drawn_for_given_conditions(capsys, home, tmp_path):
     np.testing.assert_allclose([float(row["size"]) for row in rows], drawn[:, 2], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_is_not_given_is_that_of_held_out_rows(capsys, home, tmp_path):
     options = ("--given", "sex=m", "--num-samples", 7)
     out = tmp_path / "samples.tsv"
@@ -170,6 +172,7 @@ def test_columns_that_are_not_there(capsys, home, tmp_path, no_training):
     assert_mistake(result, "--condition is given but digits is no table")
 
 
+@pytest.mark.slow
 def test_missing_cells_are_drawn_and_others_stay_as_they_are(capsys, home, tmp_path):
     out = tmp_path / "filled.csv"
     code, _, err = run(capsys, "impute", home / "run", home / "t.csv", "--draws", 3, "--out", out)

@@ -66,6 +66,7 @@ def test_a_run_is_opened_with_its_averaged_weights(board):
     assert not eqx.tree_equal(state.average, state.params)
 
 
+@pytest.mark.slow
 def test_the_configuration_is_whole(board):
     stored = json.loads((board / "config.json").read_text())
     assert stored.keys() == {"format", "train", "data", "ends", "provenance"}
@@ -138,6 +139,7 @@ def test_the_configuration_is_whole(board):
     assert commit is None or re.fullmatch(r"[0-9a-f]{40}\+?", commit)
 
 
+@pytest.mark.slow
 def test_the_metrics_are_whole(board):
     records = records_of(board)
     updates = [record for record in records if "bound" in record]
@@ -166,6 +168,7 @@ def test_the_metrics_are_whole(board):
     assert checkpoints.updates(board) == [6]
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_the_same_numbers(board):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of its own imports.
@@ -205,6 +208,7 @@ def test_a_warm_up_is_cheap_and_counted_as_such(capsys, tmp_path):
     assert err.splitlines()[-1].startswith("epoch 2.0/2 ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_exported", [False, True])
 def test_weights_of_another_run_are_the_first_ones(
     capsys, tmp_path, board, plain, first_weights, is_exported
@@ -222,6 +226,7 @@ def test_weights_of_another_run_are_the_first_ones(
         assert np.max(np.abs(theirs - others)) > 1e-6
 
 
+@pytest.mark.slow
 def test_the_run_that_it_started_from_is_named(capsys, tmp_path, plain):
     options = (*VAE, "--epochs", 1, "--init-from", plain, "--out", tmp_path / "run")
     assert run(capsys, "train", "digits", *options)[0] == 0
@@ -285,11 +290,11 @@ def read_all(terminal):
     return b"".join(chunks).decode(errors="replace")
 
 
-def test_an_existing_run_is_not_overwritten(capsys, plain):
-    before = contents(plain)
-    result = run(capsys, "train", "digits", *VAE, "--epochs", 2, "--out", plain)
-    assert_mistake(result, f"{plain} holds a run already: resume it, or choose another folder")
-    assert contents(plain) == before
+def test_an_existing_run_is_not_overwritten(capsys, digits):
+    before = contents(digits)
+    result = run(capsys, "train", "digits", *VAE, "--epochs", 2, "--out", digits)
+    assert_mistake(result, f"{digits} holds a run already: resume it, or choose another folder")
+    assert contents(digits) == before
 
 
 def test_a_folder_with_other_files_is_left_alone(capsys, tmp_path):
@@ -317,14 +322,14 @@ def test_a_file_in_the_way(capsys, tmp_path, out):
     ],
     ids=lambda a: "".join(a[:2]),
 )
-@pytest.mark.parametrize("is_exported", [False, True])
+@pytest.mark.parametrize("is_exported", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_weights_of_other_networks_are_refused(
-    capsys, tmp_path, plain, no_training, options, is_exported
+    capsys, tmp_path, digits, no_training, options, is_exported
 ):
-    source, folder = plain, tmp_path / "run"
+    source, folder = digits, tmp_path / "run"
     if is_exported:
-        source = tmp_path / "plain.safetensors"
-        assert run(capsys, "export", plain, source)[0] == 0
+        source = tmp_path / "digits.safetensors"
+        assert run(capsys, "export", digits, source)[0] == 0
     arguments = (*VAE, *options, "--init-from", source, "--out", folder)
     assert_mistake(run(capsys, "train", "digits", *arguments), str(source), " tensor ")
     assert not folder.exists()

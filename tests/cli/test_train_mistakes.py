@@ -61,8 +61,11 @@ BAD_OPTIONS = [
 ]
 
 
+# Objects refuse them, which has tests of its own: of the way through the command, a third is fast.
 @pytest.mark.parametrize(
-    ("options", "words"), BAD_OPTIONS, ids=lambda a: a[0] if isinstance(a, list) else a
+    ("options", "words"),
+    [pytest.param(*b, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, b in enumerate(BAD_OPTIONS)],
+    ids=lambda a: a[0] if isinstance(a, list) else a,
 )
 def test_a_bad_option_costs_one_line_and_leaves_nothing(
     capsys, tmp_path, monkeypatch, no_training, options, words

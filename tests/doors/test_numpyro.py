@@ -120,6 +120,7 @@ def batch():
     return aisle.from_numpyro(batch_model, batch_guide, **options)
 
 
+@pytest.mark.slow
 def test_an_example_is_a_row_of_the_plate(batch):
     model, proposal = batch
     keys = jax.random.split(jax.random.key(1), 3)
@@ -138,6 +139,7 @@ def test_an_example_is_a_row_of_the_plate(batch):
     assert float(rows.sum() - volume) == pytest.approx(float(guided), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_draws_of_a_guide_have_its_density(batch):
     q = batch[1](jnp.array([1.0, 0, 1, 1, 0]))
     assert not hasattr(q, "scale")  # Beta has none that is known
@@ -167,6 +169,7 @@ def test_training_takes_both(batch):
     assert np.any(fitted.proposal.params["slope"] != PARAMS["slope"])
 
 
+@pytest.mark.slow
 def test_an_autoguide_knows_its_scale():
     guide = AutoNormal(schools, init_scale=0.3)
     with numpyro.handlers.seed(rng_seed=0):

@@ -35,8 +35,9 @@ def conditional(i):
 
 @pytest.fixture(scope="module")
 def draws(quick_compilation, one_device):
-    encoder = Encoder(MODEL, 1.3)
-    return np.asarray(aisle.impute(MODEL, encoder, X, CONTEXT, num_draws=NUM_DRAWS), float)
+    given = (MODEL, Encoder(MODEL, 1.3), X, CONTEXT)
+    sampler = aisle.ImportanceSampler(100)
+    return np.asarray(aisle.impute(*given, sampler=sampler, num_draws=NUM_DRAWS), float)
 
 
 def test_observed_values_are_returned_as_they_are(draws):

@@ -72,9 +72,15 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module", params=PAGES.values(), ids=PAGES.keys())
+QUICK = ("one", "a table")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in PAGES],
+)
 def text(request):
-    return page(*map(request.getfixturevalue, request.param))
+    return page(*map(request.getfixturevalue, PAGES[request.param]))
 
 
 def test_pages_are_well_formed_and_can_be_read_aloud(text):
@@ -185,6 +191,7 @@ def test_every_evaluation_is_listed_with_what_it_is_of(tmp_path):
     assert "the time was up before all were evaluated" in unknown
 
 
+@pytest.mark.slow
 def test_different_data_are_kept_apart_with_a_remark(first, second, features):
     root = elements(page(first, features, second))
     assert root.one("h1").words == "first, second and features on things and table"
@@ -249,6 +256,7 @@ def names_of(section):
     return [b.words for b in section.one("div", class_="small plots").all("b")]
 
 
+@pytest.mark.slow
 def test_examples_that_are_no_pictures_are_drawn_by_feature(features):
     section = elements(page(features)).one("section", id="samples")
     assert not section.all("img") and not section.all("polyline")
@@ -258,6 +266,7 @@ def test_examples_that_are_no_pictures_are_drawn_by_feature(features):
     assert "in the test data (grey)" in section.words.replace("  ", " ")
 
 
+@pytest.mark.slow
 def test_many_features_without_names_are_summarised(tmp_path):
     run = make_run(tmp_path / "many", config(digest="m"), shape=(13,))
     labels = plots_of(elements(page(run)), "samples")
@@ -304,6 +313,7 @@ def test_latents_without_labels_have_the_colour_of_the_run(first):
     assert "two dimensions." in plots_of(elements(page(first)), "latents")[0]
 
 
+@pytest.mark.slow
 def test_samples_are_drawn_by_condition(of_table):
     """Column b is the dose plus or minus little: the model moves it by its weight of the dose."""
     dose = np.arange(20) % 2
@@ -417,6 +427,7 @@ def test_many_runs_are_counted_and_told_apart(tmp_path):
     assert len({swatch.attributes["style"] for swatch in swatches}) == 8
 
 
+@pytest.mark.slow
 def test_the_seed_decides_what_is_drawn(first):
     one, same, other = (render([first], num_examples=8, seed=seed) for seed in (1, 1, 2))
     assert one == same

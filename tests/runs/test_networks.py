@@ -62,7 +62,13 @@ def shapes(networks):
     return jax.tree.structure(networks), [np.shape(a) for a in jax.tree.leaves(networks)]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n not in ("bernoulli", "beta")))
+        for n in FAMILIES
+    ],
+)
 def test_networks_of_every_family_are_built_again_without_the_data(name):
     options = dataclasses.replace(TINY, likelihood=name)
     dataset = dataset_of(VALUES[name])
@@ -74,6 +80,7 @@ def test_networks_of_every_family_are_built_again_without_the_data(name):
     assert [layer.out_features for layer in built[0].decoder.layers[:-1]] == [5, 3]
 
 
+@pytest.mark.slow
 def test_a_table_has_the_families_of_its_columns():
     dataset = mixed()
     form = form_of("auto", dataset)
@@ -97,6 +104,7 @@ def test_a_table_has_the_families_of_its_columns():
     np.testing.assert_allclose(means[:2], np.nanmean(x[:, :2], axis=0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_pictures_of_convolutions_keep_their_shape():
     options = ModelOptions(num_latents=2, num_hidden=6, network="conv")
     pictures = RANDOM.integers(0, 256, (20, 6, 5)).astype(np.uint8)
@@ -182,6 +190,7 @@ def test_an_exposure_without_counts():
         form_of("auto", dataset_of(table.values, table))
 
 
+@pytest.mark.slow
 def test_log_p_is_in_the_units_of_the_table():
     """A size in centimetres has a hundredth of the density, and nothing else changes."""
     found = []

@@ -42,6 +42,7 @@ def weights(folder):
     return run.model, run.proposal
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_weights_of_another(trained):
     out, _ = trained
     assert eqx.tree_equal(load_weights(out / "first.safetensors"), weights(out / "first"))

@@ -28,6 +28,7 @@ def simulate(num_repeats, num_parts, number=400, scale=0.5):
     return found, (bias @ bias / norm, scale * deviations @ deviations / norm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_repeats", "num_parts"), [(5, 20), (20, 5)])
 def test_bias_and_noise_are_right_on_average_and_so_are_their_errors(num_repeats, num_parts):
     """Whether the error is the estimator's or the reference's."""

@@ -66,6 +66,7 @@ def test_the_arguments(capsys, quick, tmp_path, undrawn):
     assert (usual.num_examples, usual.repeats, usual.temperatures) == (128, 32, (5, 11))
 
 
+@pytest.mark.slow
 def test_files_and_screen_say_the_same(capsys, quick, tmp_path):
     code, printed, _ = run(capsys, "gradients", "some/run", "--out", tmp_path / "out")
     assert code == 0

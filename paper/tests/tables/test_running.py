@@ -67,6 +67,7 @@ def quick_cells(monkeypatch):
     return ran, started
 
 
+@pytest.mark.slow
 def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
     options = ("--out", tmp_path, "--cells", "mnist-dreg-K1", "mnist-dreg-K5*")
     code, printed, _ = run(capsys, "table1", *options)

@@ -158,6 +158,7 @@ def test_so_does_one_as_users_start_it(tmp_path):
     assert_same_result(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_the_whole_split_is_estimated_by_a_short_run_on_all_of_it(
     capsys, tmp_path, monkeypatch, digits, evaluated
 ):

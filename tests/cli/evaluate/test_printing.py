@@ -162,6 +162,7 @@ def test_a_short_run_that_is_not_whole_corrects_nothing(monkeypatch, digits):
     assert (short["sampler"].num_chains, short["sampler"].num_temperatures) == (2, 3)
 
 
+@pytest.mark.slow
 def test_training_that_is_not_finished_is_reported(shown, tmp_path, digits):
     assert "not finished" not in "".join(shown(FOUND))
     shutil.copytree(digits, tmp_path / "run")
@@ -170,6 +171,7 @@ def test_training_that_is_not_finished_is_reported(shown, tmp_path, digits):
     assert words in "".join(shown(FOUND, of=tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_large_gap_comes_with_what_to_do(shown):
     words = "The gap is large: give --tolerance"
     [last] = FOUND.rounds[-1:]
@@ -180,6 +182,7 @@ def test_a_large_gap_comes_with_what_to_do(shown):
     assert words not in "".join(shown(FOUND))
 
 
+@pytest.mark.slow
 def test_many_doubtful_examples_come_with_what_to_do(shown):
     words = "33% of the examples are doubtful (is_doubtful in examples.csv)"
     assert words in "".join(shown(FOUND))
