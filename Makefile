@@ -1,8 +1,9 @@
 # Every target works on a fresh machine that has Python 3.11 or newer and make.
 PYTHON ?= python3
 BIN := .venv/bin
-# A file's tests share compilations, so they stay on one worker.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# A file's tests share compilations, so they stay on one worker; slow ones may move to an idle one.
+FAST := -n auto --dist loadfile -m 'not slow'
+SLOW := -n auto --dist worksteal -m slow
 
 COMMA := ,
 # An environment: its folder, the versions in it, the extras.
@@ -40,10 +41,10 @@ browser:  ## try to install Chromium, in which a test opens the report
 	echo "no Chromium here: the test that opens the report in a browser will be skipped"
 
 test: env  ## all tests but the slow ones
-	$(PYTEST) -m 'not slow'
+	$(BIN)/python -m pytest $(FAST)
 
 test-slow: env browser  ## the slow tests
-	$(PYTEST) -m slow
+	$(BIN)/python -m pytest $(SLOW)
 
 # PyTorch and Flax are large, so they have an environment of their own; it takes some minutes to make.
 .venv-doors/installed: pyproject.toml constraints.txt
@@ -56,7 +57,7 @@ test-doors: .venv-doors/installed  ## the fast tests that need PyTorch and Flax
 	.venv-doors/bin/python -m pytest -m 'not slow' tests/doors tests/test_docstrings.py -k 'doors or from_ or to_torch'
 
 test-oldest: .venv-oldest/installed  ## the fast tests with the oldest versions
-	.venv-oldest/bin/python -m pytest -n auto --dist loadfile -m 'not slow'
+	.venv-oldest/bin/python -m pytest $(FAST)
 
 lint: env  ## ruff and basedpyright
 	$(BIN)/ruff check .
