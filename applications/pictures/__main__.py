@@ -19,7 +19,9 @@ QUESTION = (
     "Binarised digits of MNIST: in the same time on one core, is a decoder of convolutions better "
     "than one of linear layers (200 units each), and what does annealing add to each?"
 )
-FULL = Budget(seconds=120, patience=1_000, chains=8, temperatures=200, simulated=50)
+FULL = Budget(
+    seconds=120, look_every=None, patience=1_000, chains=8, temperatures=200, simulated=50
+)
 _LATENTS, _TEST, _VALID, _FIRST = 50, 200, 500, 2_000
 NETWORKS = ("linear", "convolutions")
 
