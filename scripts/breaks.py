@@ -258,21 +258,21 @@ BREAKS = [
         "learning/plan.py",
         "jax.random.fold_in(root, 2**32 - 1)",
         "jax.random.fold_in(root, 7)",
-        "learning/test_fit.py::test_validation_shares_no_key_with_any_update",
+        "learning/test_plan.py::test_validation_shares_no_key_with_any_update",
     ),
     Break(
         "rates and batches disagree on an epoch",
         "learning/plan.py",
         "bounder, feeder.updates_per_epoch, start, end)",
         "bounder, math.ceil(len(split) / plan.batch_size), start, end)",
-        "learning/test_fit.py::test_rates_and_batches_agree_on_an_epoch_where_examples_are_left_over",
+        "learning/test_plan.py::test_rates_and_batches_agree_on_an_epoch_where_examples_are_left_over",
     ),
     Break(
         "small data get as few updates as 100 epochs have",
         "learning/plan.py",
         "usual = max(_USUAL_EPOCHS * per_epoch, _LEAST_UPDATES)",
         "usual = _USUAL_EPOCHS * per_epoch",
-        "learning/test_fit.py::test_training_has_a_hundred_epochs_or_five_thousand_updates",
+        "learning/test_plan.py::test_training_has_a_hundred_epochs_or_five_thousand_updates",
     ),
     Break(
         "what is frozen is trained",
@@ -412,7 +412,7 @@ BREAKS = [
         "learning/updates.py",
         "_newest_share(step.average, state))",
         "1 - step.average)",
-        "learning/test_updates.py::test_the_average_is_of_the_weights_after_each_update",
+        "learning/test_updates.py::test_updates_that_are_not_finite_are_skipped_and_counted",
     ),
     Break(
         "densities with an axis too many are broadcast",
@@ -664,7 +664,7 @@ BREAKS = [
         "runs/tables.py",
         "with_gaps = {int(row): k for k, row in enumerate(rows)}",
         "with_gaps = {int(row): 0 for k, row in enumerate(rows)}",
-        "cli/test_tables.py::test_missing_cells_are_drawn_and_others_stay_as_they_are",
+        "runs/test_tables.py::test_gaps_have_the_draws_of_their_rows",
     ),
     Break(
         "weights are chosen by test data",
