@@ -1,0 +1,101 @@
+"""Gradients to a certified tolerance: planned, and by doubling T as version 0.1 did."""
+
+import argparse
+
+import numpy as np
+
+import aisle
+from aisle.evaluation.examples import num_gradients, num_gradients_both_ways
+from aisle.statistics import CLEAR
+from benchmarks.certificates.shared import (
+    KERNEL,
+    NUM_CHAINS,
+    Case,
+    Study,
+    examples_of,
+    networks,
+)
+
+# Simulated examples that both begin with, and the T that doubling begins with.
+_SIMULATED, _FIRST = 50, 500
+
+
+def cases(options: argparse.Namespace) -> Study:
+    """Yield cases of model and way."""
+    ways = {"planned": planned, "doubled": doubled}
+    for name in options.models:
+        for way in options.ways:
+            case = {"model": name, "way": way, "tolerance": options.tolerance}
+            case |= {"num_examples": options.num_examples}
+            yield (
+                case,
+                lambda name=name, way=way: ways[way](name, options.num_examples, options.tolerance),
+            )
+
+
+def planned(name: str, number: int, tolerance: float) -> Case:
+    """Evaluate as `aisle evaluate --tolerance` does, without another option."""
+    x, train = examples_of(name, number)
+    result = aisle.log_likelihood(
+        *networks(name),
+        x,
+        certificate=aisle.Certificate(_SIMULATED, tolerance),
+        pilot_x=train,
+        report=print,
+    )
+    plan = result.plan
+    assert plan is not None
+    found = described(result, result.decoder_gradients, bool(result.is_tolerance_reached))
+    start = {"is_refitted": plan.is_refitted, "is_careful": plan.is_careful}
+    return found | start | {"least_by_doubling": least_by_doubling(number)}
+
+
+def least_by_doubling(number: int) -> int:
+    """Count what doubling takes where its first two rounds do, the fewest that it can end after."""
+    per_move = KERNEL.transition.num_gradients
+    return sum(
+        number * num_gradients(T, per_move, NUM_CHAINS)
+        + _SIMULATED * num_gradients_both_ways(T, per_move, NUM_CHAINS)
+        for T in (_FIRST, 2 * _FIRST)
+    )
+
+
+def doubled(name: str, number: int, tolerance: float, most: int = 8000) -> Case:
+    """Double T until gap and change are small."""
+    x, train = examples_of(name, number)
+    model, proposal = networks(name)
+    temperatures, simulated, spent, before = _FIRST, _SIMULATED, 0, None
+    while True:
+        result = aisle.log_likelihood(
+            model,
+            proposal,
+            x,
+            sampler=aisle.Sampler(NUM_CHAINS, temperatures),
+            certificate=aisle.Certificate(simulated),
+            pilot_x=train,
+        )
+        spent += result.decoder_gradients
+        gap = result.gap
+        assert gap is not None
+        is_small = gap.mean + CLEAR * gap.standard_error < tolerance
+        if before is not None and is_small and abs(result.mean - before) < tolerance:
+            return described(result, spent, True)
+        if temperatures >= most:
+            return described(result, spent, False)
+        is_noise = gap.mean < tolerance / 2 <= CLEAR * gap.standard_error
+        simulated, temperatures = simulated * (4 if is_noise else 1), 2 * temperatures
+        before = result.mean
+
+
+def described(result: aisle.LogLikelihood, gradients: int, is_reached: bool) -> Case:
+    """Return what an evaluation found, as plain values."""
+    assert result.gap is not None
+    return {
+        "T": result.num_temperatures,
+        "log_p": result.estimate._asdict(),
+        "gap": result.gap._asdict(),
+        "doubtful": float(np.mean(result.is_doubtful)),
+        "rounds": len(result.rounds),
+        "gradients": gradients,
+        "is_reached": is_reached,
+    }
