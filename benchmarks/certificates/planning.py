@@ -22,14 +22,13 @@ _SIMULATED, _FIRST = 50, 500
 
 def cases(options: argparse.Namespace) -> Study:
     """Yield cases of model and way."""
-    ways = {"planned": planned, "doubled": doubled}
     for name in options.models:
         for way in options.ways:
             case = {"model": name, "way": way, "tolerance": options.tolerance}
             case |= {"num_examples": options.num_examples}
             yield (
                 case,
-                lambda name=name, way=way: ways[way](name, options.num_examples, options.tolerance),
+                lambda name=name, way=way: WAYS[way](name, options.num_examples, options.tolerance),
             )
 
 
@@ -99,3 +98,6 @@ def described(result: aisle.LogLikelihood, gradients: int, is_reached: bool) -> 
         "gradients": gradients,
         "is_reached": is_reached,
     }
+
+
+WAYS = {"planned": planned, "doubled": doubled}

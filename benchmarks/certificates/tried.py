@@ -37,7 +37,7 @@ def cases(options: argparse.Namespace) -> Study:
     """Yield cases of model, T and what is tried."""
     for name in options.models:
         for number in options.temperatures:
-            for what in WHAT:
+            for what in options.what:
                 case = {"model": name, "what": what, "T": number}
                 yield (
                     case | {"num_examples": options.num_examples},
