@@ -124,7 +124,7 @@ def exact(lines: Lines) -> str:
                 "sum of p(x)": f"{_sum(line):.4f}",
                 "errors from 1": f"{(found['sum'] - 1) / found['standard_error']:+.1f}",
                 "test log p(x)": _mean(found["test_log_p"]),
-                "gap": _mean(found["gap"], ".4f"),
+                "of patterns in the training data": f"{found['sum_of_seen']:.3f}",
             }
             for line in lines
             for found in [line["found"]]
