@@ -63,7 +63,6 @@ def planning(lines: Lines) -> str:
         case, found = line["case"], line["found"]
         start = "refitted, " * found.get("is_refitted", False)
         start += "small steps, " * found.get("is_careful", False)
-        start += "placed, " * found.get("is_placed", False)
         least = found.get("least_by_doubling")
         rows.append(
             {
@@ -77,6 +76,9 @@ def planning(lines: Lines) -> str:
                 "reached": "yes" if found["is_reached"] else "no",
                 "gradients": f"{found['gradients']:,}",
                 "of doubling's least": "" if least is None else f"{found['gradients'] / least:.2f}",
+                "10,000 examples": ""
+                if least is None
+                else f"{found['of_10000'] / 1e6:.0f} million",
             }
         )
     return _table(rows)

@@ -45,8 +45,21 @@ def planned(name: str, number: int, tolerance: float) -> Case:
     plan = result.plan
     assert plan is not None
     found = described(result, result.decoder_gradients, bool(result.is_tolerance_reached))
-    start = {"is_refitted": plan.is_refitted, "is_careful": plan.is_careful}
-    return found | start | {"least_by_doubling": least_by_doubling(number)}
+    return found | {
+        "is_refitted": plan.is_refitted,
+        "is_careful": plan.is_careful,
+        "least_by_doubling": least_by_doubling(number),
+        "of_10000": of_many(result.num_temperatures, plan.num_simulated, 10_000),
+        # Of double sampling: a short run of all, and one in ten at length.
+        "of_10000_by_30": of_many(result.num_temperatures, plan.num_simulated, 1000)
+        + of_many(30, 0, 10_000),
+    }
+
+
+def of_many(temperatures: int, simulated: int, number: int) -> int:
+    """Count what so many examples would take at the same T."""
+    sizes = (temperatures, KERNEL.transition.num_gradients, NUM_CHAINS)
+    return number * num_gradients(*sizes) + simulated * num_gradients_both_ways(*sizes)
 
 
 def least_by_doubling(number: int) -> int:
@@ -96,6 +109,7 @@ def described(result: aisle.LogLikelihood, gradients: int, is_reached: bool) -> 
         "doubtful": float(np.mean(result.is_doubtful)),
         "rounds": len(result.rounds),
         "gradients": gradients,
+        "seconds": sum(each.seconds for each in result.rounds),
         "is_reached": is_reached,
     }
 
