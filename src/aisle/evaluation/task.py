@@ -258,7 +258,7 @@ def _anneal(
     name, count = _WALKS[purpose]
     ladder = task.ladder(num_temperatures)
     job = Job(
-        name=f"T={num_temperatures}, {name}",
+        name=f"T={num_temperatures}, {'log p(x)' if purpose == FORWARD else name}",
         function=function,
         context=(task.model, task.proposal, ladder, num_chains),
         key=task.key(num_temperatures, purpose),
