@@ -28,7 +28,7 @@ from benchmarks.certificates.shared import (
 )
 
 # A long run of aisle's stands for the truth; its gap is on record beside the errors.
-_LONG = aisle.Sampler(NUM_CHAINS, 2000)
+_LONG = aisle.Sampler(NUM_CHAINS, 1000)
 
 
 def cases(options: argparse.Namespace) -> Study:
