@@ -25,8 +25,13 @@ def cases(options: argparse.Namespace) -> Study:
     """Yield cases of model and T."""
     for name in options.models:
         for number in options.temperatures:
-            case = {"model": name, "T": number, "num_examples": options.num_examples}
-            yield case, lambda case=case: both(case["model"], case["T"], case["num_examples"])
+            case = {"model": name, "num_temperatures": number, "num_examples": options.num_examples}
+            yield (
+                case,
+                lambda case=case: both(
+                    case["model"], case["num_temperatures"], case["num_examples"]
+                ),
+            )
 
 
 def both(name: str, number: int, num_examples: int) -> Case:

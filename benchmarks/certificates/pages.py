@@ -44,7 +44,7 @@ def bounds(lines: Lines) -> str:
         [
             {
                 "model": line["case"]["model"],
-                "T": f"{line['case']['T']}",
+                "T": f"{line['case']['num_temperatures']}",
                 "gradients": f"{line['found']['gradients']:,}",
                 "gap, reverse chains alone": _mean(line["found"]["before"]),
                 "gap, as reported": _mean(line["found"]["after"]),
