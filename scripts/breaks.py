@@ -752,7 +752,7 @@ BREAKS = [
     ),
     Break(
         "identical rows count once whatever their weights",
-        "estimator/training.py",
+        "estimator/columns.py",
         "total = np.bincount(place.ravel(), weights[weights > 0])",
         "total = np.ones(len(first))",
         "estimator/test_estimator.py::test_rows_are_counted_whatever_the_bits_of_nan_and_zero",
