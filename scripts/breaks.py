@@ -191,6 +191,27 @@ BREAKS = [
         "evaluation/test_bounds.py::test_both_bounds_hold_in_mean_exactly",
     ),
     Break(
+        "temperatures are placed on a schedule of the user's own",
+        "evaluation/task.py",
+        "if kernel.schedule is not schedules.sigmoid:",
+        "if not callable(kernel.schedule):",
+        "evaluation/test_rounds.py::test_temperatures_are_placed_by_a_pilot_of_their_own",
+    ),
+    Break(
+        "step sizes are those of the temperatures before they were placed",
+        "evaluation/task.py",
+        "return tuned(task.scheduled(schedule))",
+        "return task.scheduled(schedule)",
+        "evaluation/test_rounds.py::test_temperatures_are_placed_by_a_pilot_of_their_own",
+    ),
+    Break(
+        "temperatures are dense where nothing is lost",
+        "annealing/schedules.py",
+        "place = np.append(0, np.cumsum(density * widths))",
+        "place = np.append(0, np.cumsum(widths / density))",
+        "annealing/test_schedules.py::test_placed_steps_lose_the_same",
+    ),
+    Break(
         "the pilot makes more rounds than it counts",
         "evaluation/pilot.py",
         ", target=target, num_rounds=NUM_ROUNDS)",
@@ -731,7 +752,7 @@ BREAKS = [
     ),
     Break(
         "identical rows count once whatever their weights",
-        "estimator/training.py",
+        "estimator/columns.py",
         "total = np.bincount(place.ravel(), weights[weights > 0])",
         "total = np.ones(len(first))",
         "estimator/test_estimator.py::test_rows_are_counted_whatever_the_bits_of_nan_and_zero",

@@ -15,8 +15,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
+from aisle.estimator.columns import unique_rows
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
-from aisle.estimator.training import kernel_of_scores, score, unique_rows
+from aisle.estimator.training import (
+    _looks as looks_of,
+    examples_of,
+    kernel_of_scores,
+    score,
+)
+from aisle.evaluation import rows
 from measures import compilations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -69,8 +76,38 @@ def test_the_start_is_factor_analysis():
 def test_the_number_of_factors_is_chosen_by_what_is_held_out():
     x = np.random.default_rng(0).normal(size=(200, 6))
     folds = np.array_split(np.arange(200), 4)
-    assert choose_factors(x, folds, 5) == 0
-    assert choose_factors(x + 2 * x[:, :1], folds, 5) == 1
+    assert choose_factors(x, folds, 5, 5) == 0
+    assert choose_factors(x + 2 * x[:, :1], folds, 5, 5) == 1
+    # More than usual, if they gain enough.
+    two = x + 2 * x[:, :1] + 0.5 * x[:, 1:2] * [0, 1, -1, 1, -1, 1]
+    assert choose_factors(two, folds, 5, 5) == choose_factors(two, folds, 5, 1) == 2
+    slight = x + 2 * x[:, :1] + 0.2 * x[:, 1:2] * [0, 1, -1, 1, -1, 1]
+    assert (choose_factors(slight, folds, 5, 5), choose_factors(slight, folds, 5, 1)) == (2, 1)
+
+
+def test_looks_are_rarer_the_later():
+    assert looks_of(512) == [*range(0, 257, 32), 320, 384, 480, 512]
+    assert looks_of(32) == [0, 32] and looks_of(20_000)[-1] == 20_000
+    assert len(looks_of(20_000)) < 40
+
+
+def test_step_sizes_reach_the_target(fitted):
+    """By the very chains that score rows, with other draws than those they were tuned by."""
+    keys = np.random.default_rng(99).integers(0, 2**32, (40, 2), np.uint32)
+    networks = (fitted.model_, fitted.proposal_, fitted._ladder)
+    found = rows._by_tiles(rows._score_tile, networks, (examples_of(X), keys), 2)[4]
+    errors = found.std(axis=0) / np.sqrt(len(X))
+    excess = found.mean(axis=0) - kernel_of_scores().target_accept
+    assert np.all(np.abs(excess) < 4 * errors + 0.02)
+
+
+@pytest.mark.slow
+def test_many_factors_get_latents_enough():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(150, 12)) @ random.normal(size=(12, 30)) * 3
+    x = x + random.normal(size=x.shape)
+    few = {name: SMALL[name] for name in SMALL if name != "num_latents"}
+    assert LatentDensity(**few).fit(x).transform(x).shape == (150, 20)
 
 
 def test_scores_depend_on_a_rows_content_alone(fitted):
@@ -92,8 +129,8 @@ def test_weights_are_numbers_of_rows_and_order_does_not_matter(fitted):
 
 def test_rows_are_counted_whatever_the_bits_of_nan_and_zero():
     x = np.array([[0.0, np.nan], [-0.0, -np.nan], [1.0, 2.0], [3.0, 4.0]])
-    rows, weights = unique_rows(x, np.array([1.0, 1.0, 4.0, 0.0]))
-    assert sorted(weights.tolist()) == [2 / 3, 4 / 3] and len(rows) == 2
+    found, weights = unique_rows(x, np.array([1.0, 1.0, 4.0, 0.0]))
+    assert sorted(weights.tolist()) == [2 / 3, 4 / 3] and len(found) == 2
 
 
 def test_a_second_fit_compiles_nothing(fitted):
@@ -117,6 +154,8 @@ def test_methods_return_what_they_say(fitted):
     latents = fitted.transform(X)
     assert latents.shape == (40, 2) and latents.dtype == np.float64
     assert fitted.inverse_transform(latents).shape == X.shape
+    with pytest.raises(InputError, match="X has 3 columns, but there are 2 latents"):
+        fitted.inverse_transform(X)
     drawn = fitted.sample(5, random_state=3)
     np.testing.assert_array_equal(drawn, fitted.sample(5, random_state=3))
     # Within the columns' own range, with a wide margin.
@@ -223,6 +262,8 @@ def test_constant_columns_work():
         ({"embedding": "pca"}, X, "embedding is 'pca'"),
         ({}, np.full((4, 2), np.nan), "no value in column 0"),
         ({}, X[:1], "1 sample"),
+        ({}, X + np.array([0, 1e9, 0]), "in column 1, which single precision cannot tell apart"),
+        ({"hidden": 5}, X, "hidden is 5: it must be units of each layer"),
     ],
 )
 def test_mistakes(change, x, words):

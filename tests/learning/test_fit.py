@@ -233,7 +233,7 @@ def test_training_is_compiled_once_and_not_again_for_the_same_shapes(method, cap
 
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_callbacks_look_after_each_epoch_and_early_stopping_ends_training(keep):
-    """A negative rate makes each look worse than the first one."""
+    """A negative rate makes each look worse than the one before, and all worse than the start."""
     looks = []
 
     def remember(metrics, state):
@@ -247,18 +247,35 @@ def test_callbacks_look_after_each_epoch_and_early_stopping_ends_training(keep):
         held_out=Validation(DATA[:8], every=1, keep=keep),
         callbacks=[EarlyStopping(2), remember],
     )
-    assert [update for _, update in looks] == [29, 58, 87]
-    assert [metrics.epoch for metrics, _ in looks] == [1, 2, 3]
-    assert [metrics.num_since_best for metrics, _ in looks] == [0, 1, 2]
+    # Where the best weights are kept, those of the start count.
+    number = 2 if keep == "best" else 3
+    assert [update for _, update in looks] == [29, 58, 87][:number]
+    assert [metrics.epoch for metrics, _ in looks] == [1, 2, 3][:number]
+    assert [metrics.num_since_best for metrics, _ in looks] == [0, 1, 2][-number:]
     held_out = [metrics.held_out.mean for metrics, _ in looks]
-    assert held_out[0] > held_out[1] > held_out[2]
+    assert held_out == sorted(held_out, reverse=True) and len(set(held_out)) == number
     assert all(metrics.is_last_phase for metrics, _ in looks)
     bounds = [record["bound"] for record in fitted.history if "bound" in record]
     assert looks[1][0].bound == pytest.approx(np.mean(bounds[29:58]), rel=1e-6)
-    assert int(fitted.state.update) == 87
+    assert int(fitted.state.update) == 29 * number
     assert not fitted.is_interrupted
-    kept = looks[0 if keep == "best" else 2][0]
-    assert_identical((fitted.model, fitted.proposal), (kept.model, kept.proposal))
+    last = (looks[-1][0].model, looks[-1][0].proposal)
+    kept = (START, encoder()) if keep == "best" else last
+    assert_identical((fitted.model, fitted.proposal), kept)
+
+
+def test_a_phase_that_gains_nothing_leaves_what_it_started_from():
+    held_out = Validation(DATA[:8], every=1)
+    good = Phase(VAE(), optax.sgd(1e-3))
+    options = {name: QUICK[name] for name in QUICK if name not in ("method", "optimizer")}
+    first = fit(START, encoder(), DATA, **options | {"method": Recipe([good]), "num_epochs": 1})
+    recipe = Recipe([good, Phase(VAE(), optax.sgd(-1e-3))])
+    both = fit(
+        *(START, encoder(), DATA),
+        **options | {"method": recipe, "num_epochs": 2, "held_out": held_out},
+    )
+    assert_identical((both.model, both.proposal), (first.model, first.proposal))
+    assert [r["epoch"] for r in both.history if "held_out_bound" in r] == [1, 2]
 
 
 def test_what_is_frozen_stays_as_it_is():

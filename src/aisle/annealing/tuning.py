@@ -4,8 +4,9 @@ Both rules run BETWEEN annealing runs. A run whose own acceptances steer its ste
 that depend on the chain, which voids E[w] = p(x) and with it the bound.
 """
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,9 @@ from jaxtyping import Array, Float, Int
 from aisle.types import PRNGKey, Scalar
 
 StepSizes = Float[Array, " temperatures"]
+
+# Limits of a step size that a pilot finds.
+_SMALLEST, _LARGEST = 1e-4, 10.0
 
 
 def nudge(
@@ -42,8 +46,8 @@ def pilot(
     *,
     target: float | Scalar = 0.65,
     num_rounds: int = 30,
-    smallest: float = 1e-4,
-    largest: float = 10.0,
+    smallest: float = _SMALLEST,
+    largest: float = _LARGEST,
 ) -> StepSizes:
     """Tune on pilot runs, to be frozen for an evaluation with a new key.
 
@@ -63,14 +67,12 @@ def pilot(
         largest: upper limit of a step size.
     """
 
-    def round_(state: _Pilot, index: Int[Array, ""]) -> tuple[_Pilot, StepSizes]:
+    def round_(state: Search, index: Int[Array, ""]) -> tuple[Search, StepSizes]:
         excess = acceptance(jax.random.fold_in(key, index), jnp.exp(state.log_size)) - target
-        num_flips = state.num_flips + (excess * state.excess < 0)
-        log_size = state.log_size + 3 * (1 + num_flips) ** -1.5 * excess
-        log_size = jnp.clip(log_size, jnp.log(smallest), jnp.log(largest))
-        return _Pilot(log_size, excess, num_flips), log_size
+        state = state.moved(excess, smallest, largest)
+        return state, state.log_size
 
-    start = _Pilot(jnp.log(step_sizes), jnp.zeros_like(step_sizes), jnp.zeros_like(step_sizes))
+    start = Search(jnp.log(step_sizes), jnp.zeros_like(step_sizes), jnp.zeros_like(step_sizes))
     _, trace = jax.lax.scan(round_, start, jnp.arange(num_rounds))
     return jnp.exp(jnp.mean(trace[num_rounds // 2 :], axis=0))
 
@@ -87,7 +89,17 @@ def interpolated(
     return jnp.exp(jnp.interp(betas[1:], known_betas[1:], jnp.log(known_sizes)))
 
 
-class _Pilot(NamedTuple):
-    log_size: StepSizes
-    excess: StepSizes
-    num_flips: StepSizes
+class Search(NamedTuple):
+    """Where a search for step sizes stands; its arrays are JAX's or NumPy's."""
+
+    log_size: Any
+    excess: Any
+    num_flips: Any
+
+    def moved(
+        self, excess: Any, smallest: float = _SMALLEST, largest: float = _LARGEST
+    ) -> "Search":
+        """Return the search after a round with this excess of acceptance."""
+        num_flips = self.num_flips + (excess * self.excess < 0)
+        log_size = self.log_size + 3 * (1 + num_flips) ** -1.5 * excess
+        return Search(log_size.clip(math.log(smallest), math.log(largest)), excess, num_flips)

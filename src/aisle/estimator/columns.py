@@ -77,6 +77,32 @@ def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any
     return importlib.import_module(library).DataFrame(named)
 
 
+def check_precision(values: np.ndarray) -> None:
+    """Refuse columns that single precision would make constant."""
+    spread, mean = np.nanstd(values, axis=0), np.nanmean(values, axis=0)
+    is_wide = np.nanmax(values, axis=0) > np.nanmin(values, axis=0)
+    lost = np.flatnonzero(is_wide & (spread < 100 * np.finfo(np.float32).eps * np.abs(mean)))
+    if len(lost):
+        raise InputError(
+            f"varies by {spread[lost[0]]:.3g} around {mean[lost[0]]:.3g} in column {lost[0]}, "
+            "which single precision cannot tell apart: subtract the mean, as by StandardScaler",
+            argument="X",
+        )
+
+
+def unique_rows(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of weight above zero, each once, with the sum of its weights.
+
+    Their order depends on their content alone: so do folds, batches and draws. A row of weight 2 is
+    the same as two rows.
+    """
+    x = np.ascontiguousarray(np.where(np.isnan(x), np.nan, x) + 0.0)[weights > 0]
+    as_bytes = x.view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel()
+    _, first, place = np.unique(as_bytes, return_index=True, return_inverse=True)
+    total = np.bincount(place.ravel(), weights[weights > 0])
+    return x[first], total / total.mean()
+
+
 def _array(estimator: Any, x: Any, *, reset: bool) -> np.ndarray:
     least = 2 if reset else 1
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}

@@ -13,7 +13,7 @@ from sklearn.base import (
     DensityMixin,
     TransformerMixin,
 )
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -22,12 +22,13 @@ from sklearn.utils.validation import (
 from aisle.errors import InputError, check, check_count, check_positive
 from aisle.estimator import columns, saving
 from aisle.estimator.starting import Form
-from aisle.estimator.training import Settings, examples_of, score, train, unique_rows
+from aisle.estimator.training import Settings, examples_of, score, train
 from aisle.evaluation import Certificate, LogLikelihood, Sampler, impute, log_likelihood
 from aisle.evaluation.rows import RowScores, encode_rows
 from aisle.learning.methods import AIS, IWAE, Method, check_method
 from aisle.models import sample
 
+_NUM_LATENTS = 10
 # Small networks for small tables: units of two hidden layers, below so many rows.
 _HIDDEN = ((500, 32), (5_000, 64), (20_000, 128))
 _METHODS = {"ais": AIS(num_samples=1), "iwae": IWAE(), "vae": None}
@@ -51,7 +52,8 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         ((6,), (6, 1))
 
     Args:
-        num_latents: dimensions of z.
+        num_latents: dimensions of z; by default 10, and 20 or 40 for real columns with more factors
+            than that.
         likelihood: of the columns. "auto" takes what the columns of a frame look like, see
             `aisle.read_table`, and real values in an array. Or the name of a family for all, such
             as "bernoulli", or the kinds of a frame's columns, {"age": "real"}.
@@ -59,8 +61,8 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
             than 20,000 rows.
         method: "ais", "iwae", "vae", or an `aisle.Method`. A VAE comes first in any case.
         max_updates: of the VAE at the most, and half as many by the method; by default 100 passes
-            over the data, but at least 1,000 and at most 20,000.
-        learning_rate: Adam's.
+            over the data, but at least 4,000 and at most 20,000.
+        learning_rate: Adam's for the VAE, and three tenths of it for the method.
         num_chains: annealed chains of a row's score.
         num_temperatures: of these chains.
         embedding: what `transform` returns: means by the "encoder", or posterior means by
@@ -77,7 +79,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
     def __init__(
         self,
-        num_latents: int = 10,
+        num_latents: int | None = None,
         *,
         likelihood: str | Mapping[str, str] = "auto",
         hidden: Sequence[int] | None = None,
@@ -118,17 +120,18 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         empty = np.flatnonzero(np.isnan(values).all(axis=0))
         if len(empty):
             raise InputError(f"has no value in column {empty[0]}: drop it", argument="X")
-        rows, row_weights = unique_rows(values, np.asarray(weights, np.float64))
+        columns.check_precision(values)
+        rows, row_weights = columns.unique_rows(values, np.asarray(weights, np.float64))
         form = Form(
             families,
             columns.levels_of(families, values, found),
-            int(self.num_latents),
+            int(self.num_latents or _NUM_LATENTS),
             self._hidden(len(rows)),
         )
         trained = train(form, rows, row_weights, settings)
         self.model_, self.proposal_ = jax.tree.map(jnp.asarray, trained[:2])
         self.columns_, self.num_updates_ = found, trained.num_updates
-        self._form, self._ladder = form, trained.ladder
+        self._form, self._ladder = trained.form, trained.ladder
         self._library = type(X).__module__.partition(".")[0]
         return self
 
@@ -155,7 +158,13 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
         check_is_fitted(self)
-        latents = jnp.asarray(np.asarray(X, np.float32))
+        latents = jnp.asarray(check_array(X, dtype=np.float32))
+        if latents.shape[1] != self._n_features_out:
+            raise InputError(
+                f"has {latents.shape[1]} columns, but there are {self._n_features_out} latents: "
+                "give rows as `transform` returns them",
+                argument="X",
+            )
         return np.asarray(jax.vmap(self.model_.mean_observation)(latents), np.float64)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
@@ -235,10 +244,10 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         return values
 
     def _settings(self) -> Settings:
-        for name in ("num_latents", "num_chains"):
-            check_count(name, getattr(self, name))
-        if self.max_updates is not None:
-            check_count("max_updates", self.max_updates)
+        for name in ("num_latents", "max_updates"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_count("num_chains", self.num_chains)
         check_count("num_temperatures", self.num_temperatures, 2)
         check_positive("learning_rate", self.learning_rate)
         check(
@@ -262,12 +271,15 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
             int(self.num_temperatures),
             _seed(self.random_state),
             bool(self.verbose),
+            self.num_latents is None,
         )
 
     def _hidden(self, num_rows: int) -> tuple[int, ...]:
         if self.hidden is None:
             units = next((units for most, units in _HIDDEN if num_rows < most), 200)
             return (units, units)
+        is_sequence = isinstance(self.hidden, Sequence | np.ndarray)
+        check(is_sequence, "hidden", self.hidden, "units of each layer, as in (200, 200)")
         for number in self.hidden:
             check_count("hidden", number)
         return tuple(map(int, self.hidden))

@@ -1,6 +1,5 @@
 """Networks to start from: factor analysis where all columns are real."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,8 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.decomposition import FactorAnalysis
-from sklearn.exceptions import ConvergenceWarning
+from scipy.stats import multivariate_normal
 
 from aisle.models import FAMILIES, Categorical, Columns, Gaussian, Likelihood
 from aisle.models.context import Takes
@@ -19,7 +17,11 @@ from aisle.models.networks import Skip
 
 # The least variance that a factor model leaves to a column, in units of the column's own.
 _LEAST_NOISE = 1e-4
-_NUM_FACTORS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90)
+_NUM_FACTORS = (0, 1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90)
+# Nats that more factors than usual must gain: more latents are other programs to compile.
+_WORTH = 0.1
+# Steps of factor analysis at the most, and the gain of twice the log-likelihood that is worth one.
+_FACTOR_STEPS, _FACTOR_GAIN = 500, 1e-3
 
 
 class Form(NamedTuple):
@@ -137,30 +139,31 @@ def with_factors(
     )
 
 
-def choose_factors(x: np.ndarray, folds: Sequence[np.ndarray], most: int) -> int:
-    """Return the number of factors with the best log-likelihood of what is held out."""
-    inside = (x - np.nanmean(x, axis=0)) / _deviations(x)
-    inside = np.nan_to_num(inside)
-    scores = {0: float(np.mean([_independent(inside, fold) for fold in folds])) if folds else 0.0}
-    for number in (n for n in _NUM_FACTORS if n <= most and folds):
-        found = []
-        for fold in folds:
-            rest = np.delete(inside, fold, axis=0)
-            if len(rest) <= number + 1:
-                return max(scores, key=lambda n: scores[n])
-            found.append(_fitted(rest, number).score(inside[fold]))
-        scores[number] = float(np.mean(found))
-        best = max(scores, key=lambda n: scores[n])
-        if number > 2 * best + 2:
+def choose_factors(x: np.ndarray, folds: Sequence[np.ndarray], most: int, usual: int) -> int:
+    """Return the number of factors with the best log-likelihood of what is held out.
+
+    More than the usual number must be worth it.
+    """
+    inside = np.nan_to_num((x - np.nanmean(x, axis=0)) / _deviations(x))
+    if not folds:
+        return 0
+    parts = [(np.delete(inside, fold, axis=0), inside[fold]) for fold in folds]
+    scores: dict[int, float] = {}
+    for number in (n for n in _NUM_FACTORS if n <= min(most, min(len(p[0]) for p in parts) - 2)):
+        scores[number] = float(np.mean([_held_out(*part, number) for part in parts]))
+        # Beyond twice the best number nothing is gained any more.
+        if number > 2 * max(scores, key=lambda n: scores[n]) + 2:
             break
-    return max(scores, key=lambda n: scores[n])
+    best = max(scores, key=lambda n: scores[n], default=0)
+    fewer = max((n for n in scores if n <= usual), key=lambda n: scores[n], default=0)
+    return best if best <= usual or scores[best] > scores[fewer] + _WORTH else fewer
 
 
-def _independent(inside: np.ndarray, fold: np.ndarray) -> float:
-    rest = np.delete(inside, fold, axis=0)
-    variance = rest.var(axis=0) + _LEAST_NOISE
-    squares = (inside[fold] - rest.mean(axis=0)) ** 2 / variance
-    return float(-0.5 * np.sum(squares + np.log(2 * np.pi * variance), axis=1).mean())
+def _held_out(rest: np.ndarray, fold: np.ndarray, number: int) -> float:
+    """Return the mean log-likelihood of a fold by the factors of the rest."""
+    loadings, noise = _factors(rest, number)
+    covariance = loadings @ loadings.T + np.diag(noise)
+    return float(multivariate_normal(rest.mean(axis=0), covariance).logpdf(fold).mean())
 
 
 def _deviations(x: np.ndarray) -> np.ndarray:
@@ -168,21 +171,26 @@ def _deviations(x: np.ndarray) -> np.ndarray:
     return np.where(deviations > 0, deviations, 1)
 
 
-def _fitted(inside: np.ndarray, number: int) -> FactorAnalysis:
-    noise = np.maximum(inside.var(axis=0), _LEAST_NOISE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = FactorAnalysis(
-            number, svd_method="lapack", noise_variance_init=noise, tol=1e-3, max_iter=500
-        )
-        model.fit(inside)
-    model.noise_variance_ = np.maximum(model.noise_variance_, _LEAST_NOISE)
-    return model
-
-
 def _factors(inside: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings and variances of the noise."""
-    if not number:
-        return np.zeros((inside.shape[1], 0)), np.maximum(inside.var(axis=0), _LEAST_NOISE)
-    model = _fitted(inside, number)
-    return model.components_.T, model.noise_variance_
+    """Return loadings and variances of the noise, by maximum likelihood.
+
+    Given the noise, the loadings are the leading eigenvectors of the covariance in its units; given
+    these, the noise is what they leave. All is of the covariance, whatever the number of rows.
+    """
+    covariance = np.atleast_2d(np.cov(inside.T, bias=True))
+    variance = np.diag(covariance)
+    noise, before = np.maximum(variance, _LEAST_NOISE), np.inf
+    loadings = np.zeros((len(variance), 0))
+    for _ in range(_FACTOR_STEPS if number else 0):
+        scale = np.sqrt(noise)
+        values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+        # Twice the mean negative log-likelihood, but for a constant.
+        value = np.log(noise).sum() + np.log(np.maximum(values[-number:], 1)).sum()
+        value += np.sum(values) - np.maximum(values[-number:] - 1, 0).sum()
+        if before - value < _FACTOR_GAIN:
+            break
+        before = value
+        sizes = np.sqrt(np.maximum(values[-number:][::-1] - 1, 0))
+        loadings = vectors[:, -number:][:, ::-1] * sizes * scale[:, None]
+        noise = np.maximum(variance - np.sum(loadings**2, axis=1), _LEAST_NOISE)
+    return loadings, noise

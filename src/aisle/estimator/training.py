@@ -5,7 +5,6 @@ to a power of two, batches are always full, and held-out rows are scored in tile
 the folds of a cross-validation share their programs.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,8 +23,7 @@ from aisle.context import Context, InContext
 from aisle.data import View
 from aisle.errors import TrainingError
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
-from aisle.evaluation import pilot
-from aisle.evaluation.rows import score_rows
+from aisle.evaluation.rows import score_rows, tuned
 from aisle.learning.methods import VAE, Method
 from aisle.learning.plan import trained_arrays
 from aisle.learning.updates import Batches, Step, init_state, make_chunk
@@ -35,14 +33,18 @@ Weights = tuple[Any, Any]
 
 BATCH = 64
 _LEAST_ROWS = 256
-# Updates of one compiled call, which are those between two looks at held-out rows.
-_LOOK = 32
-# Looks without a better one, after which a phase ends.
-_PATIENCE = 5
+# Updates of one compiled call; between two looks at held-out rows there are as many of these as one
+# in four of those before.
+_LOOK, _SPACING = 32, 4
+# Updates without a better look, beside half of those before, after which a phase ends: networks
+# that begin with nothing lose a little before they gain.
+_PATIENCE = 320
 # How long the first phase is at the most where nobody says: in passes over the data, and its limits
-# in updates; and the length of the second one relative to it.
-_EPOCHS, _UPDATES = 100, (1_000, 20_000)
-_METHOD_SHARE = 0.5
+# in updates; and length and learning rate of the second one relative to it.
+_EPOCHS, _UPDATES = 100, (4_000, 20_000)
+_METHOD_SHARE, _METHOD_RATE = 0.5, 0.3
+# Latents where more are needed than usual: few numbers, as programs are compiled for each.
+_NUM_LATENTS = (20, 40)
 # Rows below which nothing can be held out, and from which one fold is enough.
 _FEW, _MANY = 8, 1000
 _FOLDS, _SHARE = 3, 0.15
@@ -53,12 +55,13 @@ class Settings(NamedTuple):
 
     Attributes:
         method: of the second phase, or None where the VAE is all.
-        learning_rate: Adam's.
+        learning_rate: Adam's, in the first phase.
         max_updates: of the first phase at the most, or None for what suits the data.
         num_chains: of a row's score.
         num_temperatures: of a row's score.
         seed: of everything.
         show_progress: whether to show a bar.
+        may_grow: whether there may be more latents, where factor analysis needs them.
     """
 
     method: Method | None
@@ -68,13 +71,15 @@ class Settings(NamedTuple):
     num_temperatures: int
     seed: int
     show_progress: bool
+    may_grow: bool = False
 
 
 class Trained(NamedTuple):
-    """Networks, the ladder that rows are scored along, and the updates that were made."""
+    """Networks, their form, the ladder that rows are scored along, and the updates made."""
 
     model: Any
     proposal: Any
+    form: Form
     ladder: Ladder
     num_updates: tuple[int, ...]
 
@@ -89,26 +94,16 @@ def examples_of(x: np.ndarray) -> InContext:
     return InContext(np.float32(x), Context(is_observed=~np.isnan(x)))
 
 
-def unique_rows(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of weight above zero, each once, with the sum of its weights.
-
-    Their order depends on their content alone: so do folds, batches and draws. A row of weight 2 is
-    the same as two rows.
-    """
-    x = np.ascontiguousarray(np.where(np.isnan(x), np.nan, x) + 0.0)[weights > 0]
-    as_bytes = x.view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel()
-    _, first, place = np.unique(as_bytes, return_index=True, return_inverse=True)
-    total = np.bincount(place.ravel(), weights[weights > 0])
-    return x[first], total / total.mean()
-
-
 def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) -> Trained:
     """Train networks on unique rows, for as long as held-out rows gain."""
     likelihood, output = likelihood_of(form, x)
     folds = _folds(len(x), settings.seed)
     factors = None
     if form.is_real:
-        factors = choose_factors(x, folds, min(form.num_latents, x.shape[1], len(x) - 2))
+        most = _NUM_LATENTS[-1] if settings.may_grow else form.num_latents
+        factors = choose_factors(x, folds, min(most, x.shape[1]), form.num_latents)
+        enough = next(n for n in (form.num_latents, *_NUM_LATENTS) if n >= factors)
+        form = form._replace(num_latents=enough)
     built = build(form, likelihood, output, settings.seed, factors)
 
     def start(chosen: np.ndarray) -> Weights:
@@ -121,8 +116,9 @@ def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) ->
     ladder = kernel_of_scores().ladder(settings.num_temperatures)
     lengths = []
     for number, method in enumerate(m for m in (VAE(), settings.method) if m is not None):
-        length = _length(len(x), settings.max_updates, _METHOD_SHARE if number else 1.0)
-        phase = _Phase(method, length, settings)
+        share, rate = (_METHOD_SHARE, _METHOD_RATE) if number else (1.0, 1.0)
+        length = _length(len(x), settings.max_updates, share)
+        phase = _Phase(method, length, rate * settings.learning_rate, settings.seed)
         found = _best_length(phase, trials, folds, x, ladder, settings)
         whole = whole.advanced(phase, found)
         lengths.append(found)
@@ -130,8 +126,12 @@ def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) ->
             # Where networks gain nothing over the start, a better gradient of theirs will not, too.
             break
     model, proposal = whole.weights
-    ladder = _tuned(model, proposal, examples_of(x), ladder, settings)
-    return Trained(model, proposal, ladder, tuple(lengths))
+    ladder = tuned(
+        *(model, proposal, examples_of(x), ladder),
+        num_chains=settings.num_chains,
+        target=kernel_of_scores().target_accept,
+    )
+    return Trained(model, proposal, form, ladder, tuple(lengths))
 
 
 def _folds(number: int, seed: int) -> list[np.ndarray]:
@@ -153,9 +153,8 @@ def _length(number: int, max_updates: int | None, share: float) -> int:
 class _Phase:
     """A method with its optimiser, for networks of one form."""
 
-    def __init__(self, method: Method, length: int, settings: Settings):
-        self.method, self.length, self.seed = method, length, settings.seed
-        rate = settings.learning_rate
+    def __init__(self, method: Method, length: int, rate: float, seed: int):
+        self.method, self.length, self.seed = method, length, seed
         self.optimizer = remembered(("estimator", rate), lambda: optax.adam(rate))
         # One device: tables are small, and numbers must not depend on how many there are.
         self.mesh = jax.sharding.Mesh(jax.devices()[:1], ("batch",))
@@ -177,8 +176,7 @@ class _Trial(NamedTuple):
     def advanced(self, phase: _Phase, last: int) -> "_Trial":
         """Return the trial after so many updates of a phase."""
         walk = _Walk(self, phase)
-        while walk.done < last:
-            walk.advance()
+        walk.advance(last)
         return self._replace(weights=walk.weights)
 
 
@@ -193,23 +191,24 @@ class _Walk:
         # Placed as updates will leave it, or the second call would be compiled anew.
         everywhere = jax.NamedSharding(phase.mesh, jax.P())
         self._state = processes.place(first(params), everywhere)
-        self._run = make_chunk(step, phase.mesh, BATCH)
+        self._run = make_chunk(step, phase.mesh, BATCH, is_quick=True)
         self._key, self._number = jax.random.key(phase.seed), jnp.asarray(_LOOK, jnp.int32)
         self._examples, self._row_weights = _filled(trial)
         self._order = _order(trial.chosen, phase)
         self.done = 0
 
-    def advance(self) -> None:
-        """Make the updates up to the next look."""
-        positions: Any = self._order[self.done : self.done + _LOOK]
-        batches = Batches(self._examples, positions, positions, self._row_weights)
-        self._state, log = self._run(self._state, self._key, batches, self._number)
-        self.done += _LOOK
-        if np.all(np.asarray(log.is_skipped)):
-            raise TrainingError(
-                f"training diverged: no gradient of the last {_LOOK} updates was finite; lower "
-                "learning_rate, or look at the values of X"
-            )
+    def advance(self, last: int) -> None:
+        """Make the updates up to the last one."""
+        while self.done < last:
+            positions: Any = self._order[self.done : self.done + _LOOK]
+            batches = Batches(self._examples, positions, positions, self._row_weights)
+            self._state, log = self._run(self._state, self._key, batches, self._number)
+            self.done += _LOOK
+            if np.all(np.asarray(log.is_skipped)):
+                raise TrainingError(
+                    f"training diverged: no gradient of the last {_LOOK} updates was finite; lower "
+                    "learning_rate, or look at the values of X"
+                )
 
     @property
     def weights(self) -> Weights:
@@ -236,6 +235,14 @@ def _order(chosen: np.ndarray, phase: _Phase) -> np.ndarray:
     return np.concatenate(passes)[:total].reshape(phase.length, BATCH).astype(np.int32)
 
 
+def _looks(length: int) -> list[int]:
+    """Return after how many updates to look: the later, the less often, as less changes."""
+    looks = [0]
+    while looks[-1] < length:
+        looks.append(min(looks[-1] + max(1, looks[-1] // (_SPACING * _LOOK)) * _LOOK, length))
+    return looks
+
+
 def _best_length(
     phase: _Phase,
     trials: list[_Trial],
@@ -251,16 +258,15 @@ def _best_length(
     look = partial(_mean_score, folds=folds, x=x, ladder=ladder, settings=settings)
     best, best_length, best_weights = -np.inf, 0, [trial.weights for trial in trials]
     with Progress(phase.length, _name(phase), "rows", is_shown=settings.show_progress) as bar:
-        for number in range(phase.length // _LOOK + 1):
-            if number:
-                for walk in walks:
-                    walk.advance()
+        for length in _looks(phase.length):
+            for walk in walks:
+                walk.advance(length)
             weights = [walk.weights for walk in walks]
             score = look(weights)
-            bar.advance(number * _LOOK, _name(phase), f"held-out bound {score:.2f}")
+            bar.advance(length, _name(phase), f"held-out bound {score:.2f}")
             if score > best:
-                best, best_length, best_weights = score, number * _LOOK, weights
-            elif number * _LOOK - best_length >= _PATIENCE * _LOOK:
+                best, best_length, best_weights = score, length, weights
+            elif length >= 1.5 * best_length + _PATIENCE:
                 break
     for i, weights in enumerate(best_weights):
         trials[i] = trials[i]._replace(weights=weights)
@@ -283,17 +289,6 @@ def _mean_score(
 def score(weights: Weights, x: np.ndarray, ladder: Ladder, num_chains: int) -> Any:
     """Score rows; see `aisle.evaluation.rows.score_rows`."""
     return score_rows(*weights, examples_of(x), ladder, num_chains=num_chains)
-
-
-def _tuned(
-    model: Any, proposal: Any, examples: InContext, ladder: Ladder, settings: Settings
-) -> Ladder:
-    """Return the ladder with step sizes tuned on the training rows, and frozen."""
-    key = jax.random.key(settings.seed)
-    target = jnp.asarray(kernel_of_scores().target_accept)
-    rows = pilot.repeated(examples)
-    sizes = pilot.tune_exactly(key, model, proposal, rows, ladder, target)
-    return dataclasses.replace(ladder, step_sizes=sizes)
 
 
 def _name(phase: _Phase) -> str:

@@ -1,7 +1,9 @@
 """Scores of single rows, each by itself: whatever else is scored, a row has the same numbers."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,14 +12,22 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from aisle.annealing import Ladder, anneal, effective_sample_size, log_mean_exp, normalised_weights
-from aisle.compilation import jit
+from aisle.annealing import (
+    Ladder,
+    anneal,
+    effective_sample_size,
+    log_mean_exp,
+    normalised_weights,
+    tuning,
+)
+from aisle.compilation import jit, quick_options
 from aisle.context import InContext, bind, given, parts_of
 from aisle.models.joint import log_joint
 from aisle.types import Model, Observation, PRNGKey, Proposal
 
 # Rows that are computed at once, always as many: the last ones are filled up.
 _TILE = 32
+_TUNING_ROUNDS = 20
 
 
 class RowScores(NamedTuple):
@@ -62,8 +72,32 @@ def score_rows(
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(parts_of(examples)[0])]
     keys = np.stack([_key([leaf[i] for leaf in leaves], seed) for i in range(len(leaves[0]))])
     return RowScores(
-        *_by_tiles(_score_tile, (model, proposal, ladder), (examples, keys), num_chains)
+        *_by_tiles(_score_tile, (model, proposal, ladder), (examples, keys), num_chains)[:4]
     )
+
+
+def tuned(
+    model: Model,
+    proposal: Proposal,
+    examples: PyTree | InContext,
+    ladder: Ladder,
+    *,
+    num_chains: int,
+    target: float,
+) -> Ladder:
+    """Return a ladder whose step sizes are tuned on these rows, by the program that scores rows."""
+    number = len(jax.tree.leaves(examples)[0])
+    few = jax.tree.map(lambda a: np.asarray(a)[np.resize(np.arange(number), _TILE)], examples)
+    zeros = np.zeros(ladder.step_sizes.shape)
+    state, trace = tuning.Search(np.log(np.float64(ladder.step_sizes)), zeros, zeros), []
+    for i in range(_TUNING_ROUNDS):
+        trial = dataclasses.replace(ladder, step_sizes=np.exp(state.log_size))
+        keys = np.random.default_rng(i).integers(0, 2**32, (_TILE, 2), np.uint32)
+        found = _by_tiles(_score_tile, (model, proposal, trial), (few, keys), num_chains)
+        state = state.moved(found[4].mean(axis=0) - target)
+        trace.append(state.log_size)
+    sizes = np.exp(np.mean(trace[_TUNING_ROUNDS // 2 :], axis=0))
+    return dataclasses.replace(ladder, step_sizes=np.float32(sizes))
 
 
 def encode_rows(proposal: Proposal, examples: PyTree | InContext) -> np.ndarray:
@@ -104,7 +138,7 @@ def _double(leaf: Any) -> Any:
     return jnp.asarray(np.asarray(leaf), jnp.float64) if is_float else leaf
 
 
-@jit
+@partial(jit, compiler_options=quick_options())
 def _score_tile(
     model: Model,
     proposal: Proposal,
@@ -117,18 +151,20 @@ def _score_tile(
         own, encoder, x = bind(model, proposal, example)
         q, density = encoder(x), log_joint(own, x)
 
-        def chain(key: PRNGKey) -> tuple[Array, Array]:
+        def chain(key: PRNGKey) -> tuple[Array, Array, Array]:
             run = anneal(key, q, density, ladder)
-            return ravel_pytree(run.z)[0], run.log_weight
+            return ravel_pytree(run.z)[0], run.log_weight, run.info.acceptance
 
-        ends, log_weights = jax.vmap(chain)(
+        ends, log_weights, acceptance = jax.vmap(chain)(
             jax.random.split(jax.random.wrap_key_data(key_data), num_chains)
         )
         shares = normalised_weights(log_weights)
         # The variance of a mean, relative to it, is that of its logarithm.
         variance = jnp.sum((num_chains * shares - 1) ** 2) / (num_chains * max(num_chains - 1, 1))
         size = effective_sample_size(log_weights)
-        return log_mean_exp(log_weights), jnp.sqrt(variance), size, shares @ ends
+        mean_acceptance = jnp.mean(acceptance, axis=0)
+        log_p, error = log_mean_exp(log_weights), jnp.sqrt(variance)
+        return log_p, error, size, shares @ ends, mean_acceptance
 
     return jax.vmap(one)(keys, tile)
 

@@ -18,7 +18,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from aisle import processes
-from aisle.compilation import compiler_options, remembered
+from aisle.compilation import compiler_options, quick_options, remembered
 from aisle.context import bind, in_context, parts_of
 from aisle.data import View
 from aisle.learning.methods import Losses, Method, Metrics
@@ -128,22 +128,26 @@ def _own(array: Array) -> Array:
 
 
 def make_chunk(
-    step: Step, mesh: jax.sharding.Mesh, batch_size: int
+    step: Step, mesh: jax.sharding.Mesh, batch_size: int, *, is_quick: bool = False
 ) -> Callable[[TrainState, PRNGKey, Batches, Int[Array, ""]], tuple[TrainState, UpdateLog]]:
     """Return `(state, key, batches, num_updates) -> (state, log)`, compiled.
 
     The number of updates is a value, at most the batches given, so that one compilation serves
     chunks of any length; `log` has one entry for each batch given, of which the first
-    `num_updates` are filled. Another training by an equal step finds the compiled program.
+    `num_updates` are filled. Another training by an equal step finds the compiled program, which is
+    made quickly where that matters more than its speed.
     """
     constants, static = eqx.partition(step.static, eqx.is_array)
     bare = step._replace(static=static)
-    program = remembered((bare, mesh, batch_size), lambda: _compile(bare, mesh, batch_size))
+    options = quick_options() if is_quick else compiler_options()
+    program = remembered(
+        (bare, mesh, batch_size, is_quick), lambda: _compile(bare, mesh, batch_size, options)
+    )
     return partial(program, processes.place(constants, jax.NamedSharding(mesh, jax.P())))
 
 
 def _compile(
-    bare: Step, mesh: jax.sharding.Mesh, batch_size: int
+    bare: Step, mesh: jax.sharding.Mesh, batch_size: int, options: dict[str, int] | None
 ) -> Callable[..., tuple[TrainState, UpdateLog]]:
     """Compile a chunk of a step; arrays that are not trained are given at each call."""
     num_tiles = _num_tiles(batch_size // mesh.size, bare.method)
@@ -186,7 +190,7 @@ def _compile(
         out_specs=everywhere,
         check_vma=False,
     )
-    return jax.jit(sharded, donate_argnums=1, compiler_options=compiler_options())
+    return jax.jit(sharded, donate_argnums=1, compiler_options=options)
 
 
 def _gradients(
