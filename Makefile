@@ -75,7 +75,7 @@ bench: env  ## measure speed and memory against the limit and against others
 	$(BIN)/python -m benchmarks.run
 
 breaks: env  ## break the code on purpose, see the tests catch each break
-	$(BIN)/python scripts/breaks.py
+	$(BIN)/python -m scripts.breaks
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .venv-doors .venv-oldest .pytest_cache .ruff_cache src/*.egg-info

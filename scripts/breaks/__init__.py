@@ -1,0 +1,1 @@
+"""Deliberate breaks of the code, by layer, and the tests that notice."""

@@ -1,0 +1,49 @@
+"""Breaks of what is beside the package: the paper's studies and the applications."""
+
+from scripts.breaks.item import Break
+
+BREAKS = [
+    Break(
+        "a table reports the subset where the whole split was estimated",
+        "paper/core/runs.py",
+        "found.whole_split or found.estimate,",
+        "found.estimate,",
+        "paper/tests/core/test_runs.py::"
+        "test_a_table_reports_the_whole_split_where_it_was_estimated",
+    ),
+    Break(
+        "a cell of other settings counts as finished",
+        "applications/core/cells.py",
+        "if before != wanted:",
+        "if False:",
+        "applications/tests/test_core.py::test_a_cell_of_other_settings_is_refused",
+    ),
+    Break(
+        "a tree whose root depends on something",
+        "applications/core/baselines.py",
+        "p[0] = (single[0] + 2 * pseudocount) / (len(x) + 4 * pseudocount)",
+        "p[0] = (0.3, 0.6)",
+        "applications/tests/test_baselines.py::test_all_patterns_together_have_probability_one",
+    ),
+    Break(
+        "the worst tree",
+        "applications/core/baselines.py",
+        "cost = information.max() + 1 - information",
+        "cost = 1 + information",
+        "applications/tests/test_baselines.py::test_the_tree_is_the_chain_that_made_the_data",
+    ),
+    Break(
+        "couplings at the wrong temperature in the pairwise model's normaliser",
+        "applications/neurons/pairwise.py",
+        "expit(model.fields[i] + beta * (x @ model.couplings[i]))",
+        "expit(model.fields[i] + 0.5 * beta * (x @ model.couplings[i]))",
+        "applications/tests/test_pairwise.py::test_annealing_finds_the_normaliser",
+    ),
+    Break(
+        "gaps count as agreement of sequences",
+        "applications/proteins/alignment.py",
+        "lengths = np.maximum(hot.sum(axis=1), 1)",
+        "lengths = np.full(len(codes), codes.shape[1])",
+        "applications/tests/test_alignment.py::test_weights_count_sequences_that_are_far_apart",
+    ),
+]

@@ -1,0 +1,201 @@
+"""Breaks of evaluations."""
+
+from scripts.breaks.item import Break
+
+BREAKS = [
+    Break(
+        "the certificate's reverse run refreshes the momentum otherwise",
+        "evaluation/examples.py",
+        "anneal_reverse(key, z, q, density, long)",
+        "anneal_reverse(key, z, q, density, type(long)(long.betas, long.step_sizes, "
+        "type(long.transition)(2), False))",
+        "evaluation/test_log_likelihood.py",
+    ),
+    Break(
+        "reverse chains all start at the exact sample",
+        "evaluation/examples.py",
+        "long = ladder.lengthened(num_more_moves(len(ladder.step_sizes)))",
+        "long = ladder",
+        "evaluation/test_log_likelihood.py::"
+        "test_the_certificate_is_of_the_reported_kernel_in_both_directions",
+    ),
+    Break(
+        "a reverse chain is added to all forward ones",
+        "evaluation/bounds.py",
+        "np.logaddexp(_without_each(up)[:, :, None], down[:, None, :])",
+        "np.logaddexp(np.logaddexp.reduce(up, axis=1)[:, None, None], down[:, None, :])",
+        "evaluation/test_bounds.py::test_both_bounds_hold_in_mean_exactly",
+    ),
+    Break(
+        "the upper bound is a mean of W",
+        "evaluation/bounds.py",
+        "return -lower_bounds(-totals.reshape(len(up), -1)) - np.log(up.shape[1])",
+        "return lower_bounds(totals.reshape(len(up), -1)) - np.log(up.shape[1])",
+        "evaluation/test_bounds.py::test_both_bounds_hold_in_mean_exactly",
+    ),
+    Break(
+        "temperatures are placed on a schedule of the user's own",
+        "evaluation/task.py",
+        "if kernel.schedule is not schedules.sigmoid:",
+        "if not callable(kernel.schedule):",
+        "evaluation/test_rounds.py::test_temperatures_are_placed_by_a_pilot_of_their_own",
+    ),
+    Break(
+        "step sizes are those of the temperatures before they were placed",
+        "evaluation/task.py",
+        "return tuned(task.scheduled(schedule))",
+        "return task.scheduled(schedule)",
+        "evaluation/test_rounds.py::test_temperatures_are_placed_by_a_pilot_of_their_own",
+    ),
+    Break(
+        "the pilot makes more rounds than it counts",
+        "evaluation/pilot.py",
+        ", target=target, num_rounds=NUM_ROUNDS)",
+        ", target=target)",
+        "evaluation/test_pilot.py",
+    ),
+    Break(
+        "importance sampling of other examples than were annealed",
+        "evaluation/rounds.py",
+        "jax.tree.map(lambda a: a[done], task.x)",
+        "jax.tree.map(lambda a: a[: len(result.indices)], task.x)",
+        "evaluation/test_rounds.py",
+    ),
+    Break(
+        "a folder takes models of other static fields for the same",
+        "evaluation/folders.py",
+        'f"{jax.tree.structure(tree)} {functions}"',
+        'f"{functions}"',
+        "evaluation/test_log_likelihood.py::"
+        "test_a_folder_is_of_one_model_to_its_classes_and_static_fields",
+    ),
+    Break(
+        "a folder takes models of other functions for the same",
+        "evaluation/folders.py",
+        'f"{jax.tree.structure(tree)} {functions}"',
+        'f"{jax.tree.structure(tree)}"',
+        "evaluation/test_log_likelihood.py::"
+        "test_a_folder_is_of_one_model_to_its_classes_and_static_fields",
+    ),
+    Break(
+        "the certificate simulates in another context than it anneals in",
+        "evaluation/examples.py",
+        "z = model.sample_prior(key_z)\n    x = model.sample_observation(key_x, z)",
+        "z = shared[0].sample_prior(key_z)\n    x = shared[0].sample_observation(key_x, z)",
+        "evaluation/test_context.py::test_both_directions_average_to_the_closed_form",
+    ),
+    Break(
+        "the certificate takes the contexts of the first examples only",
+        "evaluation/task.py",
+        "a[order[numbers % len(order)]]",
+        "a[numbers % 10]",
+        "evaluation/test_context.py::"
+        "test_the_certificate_speaks_of_data_in_the_contexts_of_real_ones",
+    ),
+    Break(
+        "imputations ignore what was observed",
+        "evaluation/imputation.py",
+        "values = jax.vmap(own.sample_observation)(keys, own_zs)",
+        "values = jax.vmap(own.sample_observation)(keys, jnp.zeros_like(own_zs))",
+        "evaluation/test_imputation.py::test_draws_have_the_conditional_mean_and_covariance",
+    ),
+    Break(
+        "a tolerance is reached by a lucky gap",
+        "evaluation/rounds.py",
+        "return max(gap.mean + CLEAR * gap.standard_error, abs(change or 0.0))",
+        "return max(gap.mean, abs(change or 0.0))",
+        "evaluation/test_rounds.py::"
+        "test_noise_of_the_gap_is_met_by_more_examples_and_not_by_temperatures",
+    ),
+    Break(
+        "a tolerance looks at simulated examples only",
+        "evaluation/rounds.py",
+        "return max(gap.mean + CLEAR * gap.standard_error, abs(change or 0.0))",
+        "return gap.mean + CLEAR * gap.standard_error",
+        "evaluation/test_rounds.py::test_the_change_is_from_half_of_the_chains_to_all",
+    ),
+    Break(
+        "a plan forgets that the gap has an error",
+        "evaluation/planning.py",
+        "needed = CLEAR**2 * variance / (wanted - mean) ** 2 if mean < wanted else fewest",
+        "needed = fewest",
+        "evaluation/test_planning.py",
+    ),
+    Break(
+        "a plan takes spreads for what they were at another T",
+        "evaluation/planning.py",
+        "spreads = self.spreads * (self.num_temperatures / num_temperatures) ** self.power",
+        "spreads = self.spreads",
+        "evaluation/test_planning.py",
+    ),
+    Break(
+        "a later round has the draws that it was planned by",
+        "evaluation/task.py",
+        "return jax.random.fold_in(jax.random.fold_in(root, number), purpose)",
+        "return jax.random.fold_in(jax.random.fold_in(root, 0), purpose)",
+        "evaluation/test_rounds.py::test_rounds_share_no_draws_and_no_examples_of_the_pilot",
+    ),
+    Break(
+        "refitting begins anew after a kill",
+        "evaluation/refitting.py",
+        'first, before = int(stored["number"]), float(stored["seconds"])',
+        "pass",
+        "evaluation/test_refitting.py::test_refitting_that_was_killed_goes_on",
+    ),
+    Break(
+        "the shape of a tail is that of all weights",
+        "evaluation/diagnostics.py",
+        "return _shapes(weights[:, 1:] - weights[:, :1])",
+        "return _shapes(weights[:, 1:])",
+        "evaluation/test_diagnostics.py::test_shapes_of_pareto_laws_are_found",
+    ),
+    Break(
+        "whole numbers become single precision",
+        "evaluation/log_likelihood.py",
+        "    return tree.map(np.asarray, xs), example\n",
+        "    return tree.map(np.float32, xs), example\n",
+        "evaluation/test_types.py",
+    ),
+    Break(
+        "every draw from the posterior is one of the proposal",
+        "evaluation/posterior.py",
+        "z = q.sample(keys[index])",
+        "z = q.sample(jax.random.split(key_choice, num_samples)[index])",
+        "evaluation/test_posterior.py",
+    ),
+    Break(
+        "draws from the posterior by other weights",
+        "evaluation/posterior.py",
+        "return run.z, run.log_weight",
+        "return run.z, 0.0 * run.log_weight",
+        "evaluation/test_posterior.py",
+    ),
+    Break(
+        "refitting looks at the samples of the proposal alone",
+        "evaluation/refitting.py",
+        "return upper - lower",
+        "return -lower",
+        "evaluation/test_refitting.py",
+    ),
+    Break(
+        "chains start from the proposal as it was",
+        "evaluation/log_likelihood.py",
+        "start = refitted(task, number) if number else task",
+        "start = task",
+        "evaluation/test_refitting.py",
+    ),
+    Break(
+        "a row's draws depend on its place",
+        "evaluation/rows.py",
+        "_key([leaf[i] for leaf in leaves], seed)",
+        "_key([np.asarray(i)], seed)",
+        "estimator/test_estimator.py::test_scores_depend_on_a_rows_content_alone",
+    ),
+    Break(
+        "a comparison is not paired",
+        "evaluation/comparing.py",
+        "behind = summarise(best - log_p)",
+        "behind = summarise(best - log_p[::-1])",
+        "evaluation/test_comparing.py",
+    ),
+]
