@@ -51,7 +51,7 @@ def test_every_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for extra in re.findall(r"^(?:import|from) (torch|flax)\b", code, re.MULTILINE):
         pytest.importorskip(extra, reason=f"{extra} is not installed: make test-doors has it")
-    run_python(code, monkeypatch)
+    run_python(code)
 
 
 @pytest.mark.parametrize("words", list(commands("aisle")))
@@ -76,10 +76,10 @@ def test_a_walk_through_pages(tmp_path, monkeypatch, name):
     for page in WALKS[name]:
         for language, code in blocks(page):
             if language == "python":
-                run_python(code, monkeypatch)
+                run_python(code)
                 continue
             for words in command_lines(code):
-                run_words(words, monkeypatch)
+                run_words(words)
     assert (tmp_path / MADE[name]).stat().st_size > 1_000
 
 

@@ -1,11 +1,11 @@
 """What the pages show, taken apart and run in this process with as little work as can be."""
 
+import ast
 import dataclasses
 import re
 import shlex
 from pathlib import Path
 
-import aisle
 from aisle.cli.evaluate import Evaluate
 from aisle.cli.impute import Impute
 from aisle.cli.main import parse
@@ -16,10 +16,9 @@ from aisle.cli.train import Train
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
-# What is given with two digits or more is a budget; less is part of what is shown.
+# Numbers from 10 on are budgets; smaller ones are part of what is shown.
 BUDGETS = {"num_updates": 4, "num_temperatures": 3, "num_chains": 3, "num_draws": 3}
-BUDGETS |= {"num_examples": 4, "max_seconds": 5}
-ESTIMATOR_UPDATES = 64
+BUDGETS |= {"num_examples": 4, "max_seconds": 5, "max_updates": 64}
 
 
 def blocks(page):
@@ -35,26 +34,37 @@ def command_lines(code):
             yield words
 
 
+class Shrinking(ast.NodeTransformer):
+    """Gives calls small budgets, and the estimator one where none is given."""
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        for keyword in node.keywords:
+            value = getattr(keyword.value, "value", None)
+            if keyword.arg in BUDGETS and isinstance(value, int) and value >= 10:
+                keyword.value = ast.Constant(BUDGETS[keyword.arg])
+        names = {keyword.arg for keyword in node.keywords}
+        if ast.unparse(node.func) == "aisle.LatentDensity" and "max_updates" not in names:
+            node.keywords.append(ast.keyword("max_updates", ast.Constant(BUDGETS["max_updates"])))
+        return node
+
+
 def in_small(code):
     """Return a program that does the same with small budgets."""
-    for name, value in BUDGETS.items():
-        code = re.sub(rf"\b{name}=\d\d+", f"{name}={value}", code)
-    return re.sub(r"\bmax_updates=\d+", f"max_updates={ESTIMATOR_UPDATES}", code)
+    return ast.unparse(Shrinking().visit(ast.parse(code)))
 
 
-def run_python(code, monkeypatch):
+def run_python(code):
     """Run a program in small, as the main one."""
-    defaults = aisle.LatentDensity.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "max_updates", ESTIMATOR_UPDATES)
     exec(compile(in_small(code), "block", "exec"), {"__name__": "__main__"})
 
 
-def run_words(words, monkeypatch):
+def run_words(words):
     """Run a command in small; make is for others, and examples are files in this folder."""
     if words[0] == "make":
         return
     if words[0] == "python":
-        run_python(Path(words[1]).read_text(), monkeypatch)
+        run_python(Path(words[1]).read_text())
     else:
         assert words[0] == "aisle"
         assert shrunk(parse(words[1:])).run() == 0

@@ -40,7 +40,7 @@ def make_run(tmp_path_factory, compiled_once):
         )
         dataset = load(data, view=config.view(), num_valid=num_valid)
         weights = build_named(config.model, dataset.train.mean(), seed=1)
-        folder.create(path, {"train": to_json(config), "data": facts(dataset), "ends": [3]})
+        folder.create(path, {"train": to_json(config), "data": facts(dataset), "ends": [1, 3]})
         arrays = eqx.filter(weights, eqx.is_inexact_array)
         checkpoints.save(path, 3, {"state": {"params": arrays}})
         return path
