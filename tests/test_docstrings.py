@@ -63,6 +63,7 @@ PUBLIC = dict(public())
 # They train, anneal or have many parts to compile.
 LONG = {"LatentDensity", "compare", "fit", "impute", "log_likelihood", "sample_posterior"}
 LONG |= {"Context", "anneal", "convolutional_model", "two_layer"}
+LONG |= {"LinearGaussian", "anneal_reverse", "encode", "load", "mlp_model"}
 
 
 @pytest.mark.parametrize(

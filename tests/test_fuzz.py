@@ -115,6 +115,7 @@ def test_checkpoints(originals, tmp_path):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
 def test_runs(tmp_path, name):
     run = tmp_path / "run"

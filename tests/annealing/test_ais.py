@@ -199,6 +199,7 @@ def test_the_bounds_sandwich_the_truth(keys):
     assert z_score(upper, problem.log_normaliser) > 4
 
 
+@pytest.mark.slow
 def test_one_temperature_is_importance_sampling_bit_for_bit(keys):
     _, _, problem = problems.linear_gaussian()
     q, log_joint = problem.narrow, problem.log_joint
@@ -260,6 +261,7 @@ def test_points_outside_the_support_have_weight_zero_and_count(keys):
         assert abs(z_score(jnp.exp(run.log_weight), truth)) < 4
 
 
+@pytest.mark.slow
 def test_single_precision_keeps_the_sum_over_ten_thousand_temperatures(keys):
     shift = 150.0
     q = DiagonalNormal(jnp.zeros(50), jnp.full(50, 0.3))

@@ -74,6 +74,7 @@ def test_samples_are_a_picture(capsys, tmp_path, digits):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_one_sample_is_a_picture_too(capsys, tmp_path, digits):
     path = tmp_path / "x.png"
     assert run(capsys, "sample", digits[0], "--out", path, "--num-samples", 1)[0] == 0

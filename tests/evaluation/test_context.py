@@ -181,6 +181,7 @@ def test_draws_are_of_the_posterior_of_what_was_observed():
             assert abs(z_score(product, covariance[i, j])) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_a_folder_is_of_one_context(tmp_path):
     settings = chosen(out=tmp_path / "out")

@@ -248,10 +248,8 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n != "importance sampling")) for n in SAMPLERS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_of_a_batch_agree_with_the_exact_posteriors(name):
     sampler, sizes = SAMPLERS[name]
     draws = sample_posterior(
@@ -338,6 +336,7 @@ def test_a_draw_depends_on_its_place_only():
     assert np.all(few[0] != few[2])
 
 
+@pytest.mark.slow
 def test_seeds_and_step_sizes_matter():
     first = draw_shifted(num_draws=5)
     np.testing.assert_array_equal(first, draw_shifted(num_draws=5))
@@ -364,6 +363,7 @@ def test_the_acceptance_of_the_kernel_matters():
     assert 0 < is_stuck.sum() < is_stuck.size / 2
 
 
+@pytest.mark.slow
 def test_compiled_once_for_all_observations_and_seeds():
     first, traced = draw_shifted(num_draws=5, step_sizes=None), len(TRACES)
     second = draw_shifted(X + 1, num_draws=5, step_sizes=None, seed=5)

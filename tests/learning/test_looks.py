@@ -55,6 +55,7 @@ def test_one_sample_gives_the_evidence_lower_bound(bounds):
     assert abs(z_score(bounds[1], float(MODEL.log_marginal(X)) - divergence)) < 4
 
 
+@pytest.mark.slow
 def test_the_bound_comes_up_to_the_truth_from_below(bounds):
     truth = float(MODEL.log_marginal(X))
     gaps = [truth - bounds[k].mean() for k in (1, 16)]

@@ -209,6 +209,7 @@ LINEAR = aisle.LinearGaussian(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", np.array(np.meshgrid(*[[False, True]] * 4)).reshape(4, -1).T)
 def test_the_closed_form_of_any_observed_subset_is_that_of_its_block(mask):
     x, condition = np.array([0.7, -1.0, 2.0, 0.3]), np.array([1.5])

@@ -153,6 +153,7 @@ def test_a_decoder_of_pictures_starts_from_the_independent_model():
     np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_decoder_of_pictures_is_local_in_its_last_layers():
     """A change in one place of the hidden picture moves neighbours in both parameters alone."""
     shape = (8, 8, 2)
@@ -170,6 +171,7 @@ def test_a_decoder_of_pictures_is_local_in_its_last_layers():
     assert moved[:, 3:7, 0:3].all()
 
 
+@pytest.mark.slow
 def test_an_encoder_of_pictures_sees_each_level_of_a_pixel_in_its_place(monkeypatch):
     """A picture of categories is one channel for each level, by rows and columns."""
     shape = (4, 4, 2)

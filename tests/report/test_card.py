@@ -50,6 +50,7 @@ def exported(trained, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_folder_opens(trained, exported):
     assert sorted(p.name for p in exported.iterdir()) == [
         *("README.md", "model.safetensors", "samples.png"),

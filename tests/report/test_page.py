@@ -307,6 +307,7 @@ def test_latents_are_coloured_by_their_labels(of_table):
     assert colors == ["color: var(--run-0)", "color: var(--run-1)", "color: var(--faint)"]
 
 
+@pytest.mark.slow
 def test_latents_without_labels_have_the_colour_of_the_run(first):
     section = elements(page(first)).one("section", id="latents")
     assert not section.all("ul")

@@ -85,6 +85,7 @@ def test_pictures_stand_row_by_row(tmp_path):
     assert shares[3] == 0
 
 
+@pytest.mark.slow
 def test_pictures_with_three_channels_are_in_colour(tmp_path):
     """Red and blue side by side, in a row that has room for a third."""
     path = tmp_path / "grid.png"

@@ -140,6 +140,7 @@ def test_parts_of_one_array_have_no_example_in_common(tmp_path, begun):
     assert len(trained | valid | test) == 100
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_never_divided_unasked(tmp_path, begun):
     values = np.random.default_rng(0).integers(0, 4, (50, 3)).astype(np.uint8)
     data = saved(tmp_path, values)
@@ -149,6 +150,7 @@ def test_whole_numbers_are_never_divided_unasked(tmp_path, begun):
     np.testing.assert_array_equal(seen, loop.feeder._split.take(np.arange(5)))
 
 
+@pytest.mark.slow
 def test_grey_values_are_divided_when_asked(tmp_path, begun):
     values = np.random.default_rng(0).integers(0, 256, (50, 3)).astype(np.uint8)
     data = saved(tmp_path, values)
@@ -158,6 +160,7 @@ def test_grey_values_are_divided_when_asked(tmp_path, begun):
     np.testing.assert_allclose(seen, loop.feeder._split.take(np.arange(5)) / np.float32(255))
 
 
+@pytest.mark.slow
 def test_each_part_is_read_once_to_be_checked(monkeypatch, begun):
     read, chunks = Counter(), Split.chunks
 
@@ -197,6 +200,7 @@ def test_values_that_a_gaussian_is_not_made_for_are_reported(tmp_path, begun, fa
     assert words in reported and reported.count("\n") == bool(words)
 
 
+@pytest.mark.slow
 def test_categories_as_columns_are_reported(tmp_path, begun):
     kinds = np.eye(3, dtype=np.float32)[np.random.default_rng(0).integers(0, 3, 200)]
     bits = np.random.default_rng(1).integers(0, 2, (200, 4)).astype(np.float32)

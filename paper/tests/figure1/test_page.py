@@ -40,6 +40,7 @@ def quick(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_files_and_screen_say_the_same(capsys, quick, tmp_path):
     out = tmp_path / "new" / "folder"
     options = ("--seed", 3, "--draws", 12_000, "--correlation", 0.9)
