@@ -41,7 +41,9 @@ def _mean(value: dict[str, Any], spec: str = ".3f") -> str:
 
 def _table(texts: list[dict[str, str]]) -> str:
     first = next(iter(texts[0]))
-    sides = {name: "left" if name in (first, "way", "method") else "right" for name in texts[0]}
+    sides = {
+        name: "left" if name in (first, "way", "method", "what") else "right" for name in texts[0]
+    }
     return markdown_table(sides, [list(row.values()) for row in texts])  # pyright: ignore[reportArgumentType]
 
 
