@@ -24,6 +24,9 @@ from aisle.models.doors.sites import (
 )
 from aisle.types import Latent, Observation, PRNGKey, Scalar
 
+# Of latents by name, in the order of a vector.
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
 
 class Independent(eqx.Module):
     """q(z|x) of one example, whose latent sites have a distribution each."""
@@ -88,7 +91,7 @@ class Packed(eqx.Module):
     """q(z|x) of one example, as a law of all unconstrained latents in one vector."""
 
     fn: Any
-    shapes: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
+    shapes: Shapes = eqx.field(static=True)
 
     def sample(self, key: PRNGKey) -> Latent:
         """Draw z, unconstrained."""
@@ -129,9 +132,7 @@ class Guide(eqx.Module):
     params: dict[str, PyTree]
     function: Function = eqx.field(static=True)
     is_chained: bool = eqx.field(static=True, default=False)
-    packed: tuple[str, tuple[tuple[str, tuple[int, ...]], ...]] | None = eqx.field(
-        static=True, default=None
-    )
+    packed: tuple[str, Shapes] | None = eqx.field(static=True, default=None)
 
     def __call__(self, x: Observation) -> Independent | Chained | Packed:
         """Run the guide on one example."""
@@ -161,8 +162,9 @@ def guided(function: Function, params: PyTree, x: Any, plate: str | None, model:
             argument="guide",
         )
     if vectors:
-        guide = _packed(function, own_params, first, vectors, plate, model)
-        z = guide(x).unpack(first[vectors[0]]["value"])
+        site, shapes = first[vectors[0]], _shapes(first, vectors, plate, model)
+        guide = Guide(own_params, function, packed=(vectors[0], shapes))
+        z = Packed(site["fn"], shapes).unpack(site["value"])
     else:
         check_sites("guide", first)
         for name in names:
@@ -182,15 +184,8 @@ def _is_auxiliary(site: dict[str, Any]) -> bool:
     return bool(site["infer"].get("is_auxiliary"))
 
 
-def _packed(
-    function: Function,
-    params: PyTree,
-    sites: Sites,
-    vectors: list[str],
-    plate: str | None,
-    model: Any,
-) -> Guide:
-    """Return a guide that draws one vector and makes points of it, as most autoguides do."""
+def _shapes(sites: Sites, vectors: list[str], plate: str | None, model: Any) -> Shapes:
+    """Return the latents that a guide makes of one vector, as most autoguides do, in its order."""
     name, *others = vectors
     check_sites("guide", {name: sites[name]})
     axis_of("guide", sites[name], plate)
@@ -206,7 +201,7 @@ def _packed(
             "of them: give AutoMultivariateNormal, or a guide that draws each",
             argument="guide",
         )
-    return Guide(params, function, packed=(name, shapes))
+    return shapes
 
 
 def _check_values(sites: Sites, wanted: Sites) -> None:
