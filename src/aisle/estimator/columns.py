@@ -64,17 +64,22 @@ def levels_of(families: Sequence[str], values: np.ndarray, columns: Any) -> tupl
     return tuple(found)
 
 
-def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any:
-    """Return numbers as a frame of pandas or polars, with the texts that codes stand for."""
+def as_frame(values: np.ndarray, columns: Sequence[Column], library: str, like: Any = None) -> Any:
+    """Return numbers as a frame of pandas or polars, with the texts that codes stand for.
+
+    Counts and bits are integers if all are whole, and rows have the index of a frame like it.
+    """
 
     def decoded(column: Column, own: np.ndarray) -> Any:
         if not column.levels:
-            return own
+            is_whole = column.kind in ("count", "bit") and np.all(own == np.floor(own))
+            return own.astype(np.int64) if is_whole else own
         return [None if np.isnan(code) else column.levels[int(code)] for code in own]
 
     pairs = zip(columns, values.T, strict=True)
     named = {column.name: decoded(column, own) for column, own in pairs}
-    return importlib.import_module(library).DataFrame(named)
+    index = {"index": like.index} if hasattr(like, "index") and library == "pandas" else {}
+    return importlib.import_module(library).DataFrame(named, **index)
 
 
 def check_precision(values: np.ndarray) -> None:
