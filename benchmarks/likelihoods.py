@@ -1,17 +1,20 @@
 """The gradient of log p(x|z) by each family of likelihoods, as a multiple of Bernoulli's time.
 
-`python -m benchmarks.likelihoods` prints two columns: the gradient with respect to the decoder's
-output, of 784 numbers, and with respect to z through a decoder 50-200-200-784, as HMC computes it.
-Where a feature takes several outputs, there are so many fewer features.
+`python -m benchmarks.likelihoods` prints and writes `benchmarks/likelihoods.md`. Its columns are
+the gradient with respect to the decoder's output, of 784 numbers, and with respect to z through a
+decoder 50-200-200-784, which is what HMC computes. Where a feature takes several outputs, there are
+so many fewer features.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from aisle.cli.output import markdown_table, write_json
 from aisle.compilation import compiler_options
 from aisle.models.likelihoods import (
     Bernoulli,
@@ -26,8 +29,10 @@ from aisle.models.likelihoods import (
     ZeroInflatedNegativeBinomial,
 )
 from aisle.models.networks import MLP
+from aisle.provenance import provenance
 from benchmarks.measure import best_seconds
 
+PLACE = Path(__file__).with_suffix(".md")
 BATCH, OUTPUTS, LATENTS, REPEATS = 512, 784, 50, 40
 
 
@@ -89,8 +94,8 @@ def gradients(likelihood: Any, x: np.ndarray) -> list[Callable[[], Any]]:
     return [compiled(of_output, likelihood, outputs), compiled(of_z, (likelihood, decoder), zs)]
 
 
-def ratios() -> dict[str, list[float]]:
-    """Return the multiples of Bernoulli's times.
+def measured() -> dict[str, list[float]]:
+    """Return the best seconds of both gradients by family.
 
     Families are timed in turns, so that what else the machine does meets all of them.
     """
@@ -99,14 +104,26 @@ def ratios() -> dict[str, list[float]]:
     for _ in range(REPEATS):
         for name, pair in calls.items():
             for i, call in enumerate(pair):
-                seconds = best_seconds(call, repeats=1, warmups=1)
-                best[name][i] = min(best[name][i], seconds)
-    base = best["bernoulli"]
-    print(f"bernoulli: {1e3 * base[0]:.2f} ms and {1e3 * base[1]:.2f} ms for {BATCH} examples")
-    return {name: [a / b for a, b in zip(times, base, strict=True)] for name, times in best.items()}
+                best[name][i] = min(best[name][i], best_seconds(call, repeats=1, warmups=1))
+    return best
+
+
+def main() -> None:
+    """Measure all families, print the table and keep it."""
+    seconds = measured()
+    base = seconds["bernoulli"]
+    columns: Any = {"family": "left", "of the output": "right", "of z": "right"}
+    rows = [
+        [name, *(f"{own / other:.2f}" for own, other in zip(times, base, strict=True))]
+        for name, times in seconds.items()
+    ]
+    first, second = (f"{1e3 * time:.2f} ms" for time in base)
+    cost = f"Bernoulli's gradients take {first} and {second} for {BATCH} examples."
+    text = f"{(__doc__ or '').strip()}\n\n{markdown_table(columns, rows)}\n\n{cost}\n"
+    print(text)
+    PLACE.write_text(text)
+    write_json(PLACE.with_suffix(".json"), {"seconds": seconds, **provenance()})
 
 
 if __name__ == "__main__":
-    print(f"{'family':32}{'of the output':>16}{'of z':>8}")
-    for name, (of_output, of_z) in ratios().items():
-        print(f"{name:32}{of_output:16.2f}{of_z:8.2f}")
+    main()

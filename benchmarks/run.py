@@ -29,6 +29,7 @@ PLAN = [
     ("plain Optax loop", "optax", 1),
     ("scaling", "scaling", None),
     ("evaluation", "evaluation", None),
+    ("networks", "networks", 1),
     ("optimisers", "muon", None),
 ]
 
@@ -99,7 +100,7 @@ class Measured(NamedTuple):
 
 def tables(found: dict[str, Any]) -> list[Measured]:
     """Return the tables of everything that was measured."""
-    parts = (_updates, _baselines, _scaling, _evaluation, _optimizers, _startup)
+    parts = (_updates, _baselines, _scaling, _evaluation, _networks, _optimizers, _startup)
     return [part(found) for part in parts]
 
 
@@ -166,6 +167,23 @@ def _evaluation(found: dict[str, Any]) -> Measured:
     ]
     return Measured(
         "Evaluation, L = 4", ["chains", "T", "gradients a second", "of the limit"], rows
+    )
+
+
+def _networks(found: dict[str, Any]) -> Measured:
+    rows = [
+        [
+            row["network"],
+            f"{row['gradients_per_second']:,.0f}",
+            f"{row['of_bare_gradients']:.0%}",
+            f"{row['fraction']:.0%}",
+        ]
+        for row in found["networks"]["rows"]
+    ]
+    return Measured(
+        "Evaluation by kind of networks, one device, L = 4, against gradients without annealing",
+        ["networks", "gradients a second", "of bare gradients", "of the limit"],
+        rows,
     )
 
 

@@ -3,18 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aisle.annealing import HMC, Kernel, Ladder, schedules
+from aisle.compilation import compiler_options
 from aisle.data import View
 from aisle.evaluation import examples, work
 from aisle.learning import AIS, VAE, DReG, Method
 from aisle.learning.optimizers import Adam, Optimizer
 from aisle.learning.plan import batch_mesh, trained_arrays
 from aisle.learning.updates import Batches, Step, init_state, make_chunk
-from aisle.models import one_layer
+from aisle.models import convolutional_model, mlp_model, one_layer
+from aisle.models.joint import log_joint
+from aisle.models.likelihoods import Bernoulli
 from benchmarks import measure
 
 BATCH = 128
@@ -96,18 +100,44 @@ def update_cost(
     return measure.best_seconds(call, repeats=repeats) / number, memory()
 
 
-def evaluation_rate(num_chains: int, T: int, L: int) -> float:
-    """Return the gradients of log p a second of an evaluation's tiles."""
-    model, proposal = networks()
+def evaluation_rate(num_chains: int, T: int, L: int, own: tuple[Any, Any] | None = None) -> float:
+    """Return the gradients of log p a second of an evaluation's tiles, by default the study's."""
+    model, proposal = own or networks()
     hmc = HMC(L, refresh=0.6, precondition=1.0)
     ladder = Ladder(schedules.sigmoid(T), jnp.full(T, 0.1), hmc, last_move=False)
     cost = num_chains * ladder.num_gradients
     each = work.preferred_examples(num_chains, ladder.num_gradients)
     number = each * jax.device_count()
-    xs = np.float32(pictures()[: 4 * number] > 128)
+    xs = np.float32(pictures()[: 4 * number] > 128).reshape(-1, *getattr(model, "shape", (784,)))
     indices = np.arange(len(xs))
     context, key = (model, proposal, ladder, num_chains), jax.random.key(0)
     job = work.Job("", examples.forward, context, key, xs, indices, cost, each)
     seconds = [part.seconds for part in work._tiles(job, indices, 2**31)]
     # The first tile was spent compiling.
     return number * cost / min(seconds[1:])
+
+
+def families() -> dict[str, tuple[Any, Any]]:
+    """Return a model and its encoder by each kind of networks that the command line offers."""
+    key, bits = jax.random.key(0), np.float32(pictures() > 128)
+    fitted = Bernoulli.fitted(bits)
+    return {
+        "mlp": mlp_model(key, *fitted),
+        "conv": convolutional_model(key, *fitted, shape=(28, 28)),
+    }
+
+
+def bare_rate(model: Any, number: int = 512) -> tuple[float, float]:
+    """Return the gradients of log p a second without annealing, and the GFLOP of one of them."""
+    zs = jax.random.normal(jax.random.key(0), (number, model.num_latents))
+    xs = np.float32(pictures()[:number] > 128).reshape(-1, *model.shape)
+    arrays, static = eqx.partition(model, eqx.is_array)
+
+    def gradients(arrays: Any, xs: jax.Array, zs: jax.Array) -> jax.Array:
+        model = eqx.combine(arrays, static)
+        return jax.vmap(lambda x, z: jax.grad(log_joint(model, x))(z))(xs, zs)
+
+    program = jax.jit(gradients).lower(arrays, xs, zs).compile(compiler_options())
+    given = jax.device_put((arrays, xs, zs))
+    seconds = measure.best_seconds(lambda: program(*given), repeats=5)
+    return number / seconds, program.cost_analysis()["flops"] / number / 1e9

@@ -93,6 +93,21 @@ def evaluation() -> Rows:
         yield {"chains": chains, "T": T, "gradients_per_second": rate, "fraction": fraction}
 
 
+def networks() -> Rows:
+    """Time evaluation tiles of each kind of networks, against bare gradients and the limit."""
+    for name, own in steps.families().items():
+        before = measure.matmul_gflops()
+        bare, gflop = steps.bare_rate(own[0])
+        rate = steps.evaluation_rate(16, 25, 4, own)
+        limit = max(before, measure.matmul_gflops())
+        yield {
+            "network": name,
+            "gradients_per_second": rate,
+            "of_bare_gradients": rate / bare,
+            "fraction": rate * gflop / limit,
+        }
+
+
 def muon() -> Rows:
     """Time the default recipe's updates, with each network stepped on one device or on all."""
     method, gflop = AIS(1, 11), measure.update_gflop(1 + 11 * 2, 1)
@@ -119,6 +134,7 @@ GROUPS: dict[str, Callable[[], Rows]] = {
     "optax": optax,
     "scaling": scaling,
     "evaluation": evaluation,
+    "networks": networks,
     "muon": muon,
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import scipy.integrate
 import scipy.optimize
 import scipy.stats
@@ -315,3 +316,10 @@ CASES = {
         NO_COUNTS,
     ),
 }
+
+over_cases = pytest.mark.parametrize("name", CASES)
+# Where each family is a program of its own to compile.
+QUICK = ("bernoulli", "gaussian")
+over_few_cases = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES]
+)

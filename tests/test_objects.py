@@ -14,6 +14,7 @@ OBJECTS = [
     aisle.Kernel(),
     aisle.Kernel.paper(schedule=aisle.schedules.geometric),
     aisle.Kernel(schedule=[0, 0.1, 1], target_accept=0.65),
+    aisle.schedules.Placed((0.0, 0.25, 1.0)),
     aisle.VAE(),
     aisle.IWAE(num_samples=50),
     aisle.DReG(),

@@ -19,12 +19,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def run(*words, cwd):
-    # As in a fresh shell: nothing of this repository is on the path.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def run(*words, cwd, code=0):
+    """Run a program, as in a fresh shell; return what it prints, or its complaint."""
+    # Nothing of this repository is on the path, and programs are compiled as users have them.
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "XLA_FLAGS")}
     done = subprocess.run(words, cwd=cwd, env=kept, capture_output=True, text=True)
-    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,12 @@ def test_the_wheel_alone_is_enough(built, tmp_path):
     shown = run(aisle, "demo", "--epochs", "1", cwd=tmp_path)
     assert "no report.html" in shown and "aisle[report]" in " ".join(shown.split())
     assert (tmp_path / "runs" / "demo" / "samples.png").exists()
+    for words, extra in (
+        (("report", "runs/demo/vae", "--out", "page.html"), "report"),
+        (("train", "digits", "--updates", "2", "--tensorboard", "--out", "board"), "tensorboard"),
+    ):
+        assert f"aisle[{extra}]" in run(aisle, *words, cwd=tmp_path, code=2)
+    assert not (tmp_path / "page.html").exists() and not (tmp_path / "board").exists()
 
 
 def test_the_oldest_versions_are_those_of_the_lower_bounds():

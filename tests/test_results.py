@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+from benchmarks.certificates import pages
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -16,5 +18,14 @@ def test_the_figures_of_the_readme_are_on_record():
 
 def test_no_result_names_a_place_of_its_machine():
     for file in (ROOT / "results").rglob("*"):
-        if file.suffix in (".json", ".md", ".csv"):
+        if file.suffix in (".json", ".jsonl", ".md", ".csv"):
             assert not re.search(r"[\"' ]/(home|work|root|tmp|Users)/", file.read_text()), file
+
+
+def test_tables_of_certificates_are_of_what_was_found():
+    """`python -m benchmarks.certificates pages` would change nothing."""
+    files = sorted((ROOT / "results/certificates").glob("*.jsonl"))
+    assert files
+    for file in files:
+        table = pages.TABLES[file.stem](pages.read(file))
+        assert table + "\n" == file.with_suffix(".md").read_text()

@@ -34,6 +34,8 @@ class Budget:
         seconds: of processor time that a stretch of training takes at the most, from the end of
             its first epoch on, when everything is compiled.
         updates: that it makes at the most.
+        look_every: updates between two bounds on validation data; None for as many as cost a tenth
+            of training, which are too many where data are few and soon overfitted.
         patience: bounds on validation data to wait for a higher one.
         chains: C of an evaluation.
         temperatures: T of an evaluation.
@@ -43,6 +45,7 @@ class Budget:
 
     seconds: float = 30.0
     updates: int = 1_000_000
+    look_every: int | None = 400
     patience: int = 20
     chains: int = 16
     temperatures: int = 200
@@ -50,7 +53,7 @@ class Budget:
     rows: int = 1_000_000
 
 
-SMOKE = Budget(1.0, 4, 2, 2, 4, 4, 24)
+SMOKE = Budget(1.0, 4, 1, 2, 2, 4, 4, 24)
 
 
 class Splits(NamedTuple):
@@ -133,18 +136,20 @@ def train(
     seed: int = 0,
 ) -> Trained:
     """Train from given weights until time or patience end; keep the best on validation data."""
+    batch = min(128, len(data.train))
 
     def make() -> dict[str, Any]:
         clock = _Clock(budget.seconds)
+        every = budget.look_every and max(1, budget.look_every * batch // len(data.train))
         phase = aisle.Phase(METHODS[method], aisle.Muon(RATE, aisle.rates.constant))
         fitted = aisle.fit(
             *networks,
             data.train,
             method=aisle.Recipe((phase,), average=AVERAGE),
             num_updates=budget.updates,
-            batch_size=min(128, len(data.train)),
+            batch_size=batch,
             seed=seed,
-            held_out=data.valid,
+            held_out=aisle.Validation(data.valid, every),
             callbacks=(clock, aisle.EarlyStopping(budget.patience)),
             show_progress=False,
         )

@@ -28,7 +28,7 @@ FAMILIES = {
     "zero-inflated": aisle.ZeroInflatedNegativeBinomial,
 }
 _HIDDEN, _LATENTS = (64, 64), (4, 10)
-FULL = Budget(seconds=25, patience=15, chains=16, temperatures=300, simulated=200)
+FULL = Budget(seconds=60, patience=20, chains=16, temperatures=300, simulated=200)
 
 
 def read_smfish(data: Path | None) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from applications.core import models
 
-NAMES = ("counts", "imputation", "density", "neurons", "outliers", "proteins")
+NAMES = ("counts", "imputation", "density", "neurons", "outliers", "pictures", "proteins")
 
 
 @pytest.mark.slow

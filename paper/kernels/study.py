@@ -37,7 +37,6 @@ from paper.core.trained import (
     open_subject,
     save_arrays,
 )
-from paper.kernels.temperatures import placed
 from paper.kernels.variants import ADAPTED, VARIANTS
 
 # How the runs that stand for log p(x) are made, whatever the defaults of an evaluation.
@@ -247,7 +246,7 @@ def _tuned(study: Study, preset: Preset, num_temperatures: int) -> Kernel:
         return tuned
     key, (model, proposal) = study.key(_RATIOS), (study.subject.model, study.subject.proposal)
     found = chains.mean_log_ratios(key, model, proposal, study.subject.pilot_x, tuned)
-    betas = placed(kernel.betas, found, num_temperatures)
+    betas = chains.schedules.placed(kernel.betas, found)(num_temperatures)
     return _with_steps(study, dataclasses.replace(kernel, betas=betas), preset.target_accept)
 
 

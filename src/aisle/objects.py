@@ -20,7 +20,8 @@ class Chosen:
     def __repr__(self) -> str:
         fields = [f for f in dataclasses.fields(self) if f.repr]  # pyright: ignore
         inside = ", ".join(f"{f.name}={typed(getattr(self, f.name))}" for f in fields)
-        return f"aisle.{type(self).__name__}({inside})"
+        place = _PUBLIC.get(type(self).__module__, "aisle.")
+        return f"{place}{type(self).__name__}({inside})"
 
 
 # Modules that are public under another name.

@@ -37,7 +37,13 @@ def counting_log_joint(counts):
     return log_joint
 
 
-@pytest.mark.parametrize(("num_temperatures", "last_move"), [(1, True), (1, False), (3, False)])
+@pytest.mark.parametrize(
+    ("num_temperatures", "last_move"),
+    [
+        (3, False),
+        *(pytest.param(1, last_move, marks=pytest.mark.slow) for last_move in (True, False)),
+    ],
+)
 def test_gradients_and_values_per_chain(num_temperatures, last_move):
     counts = {name: collections.Counter() for name in ("forward", "reverse")}
     q = DiagonalNormal(jnp.zeros(2), jnp.ones(2))
@@ -58,6 +64,7 @@ def test_gradients_and_values_per_chain(num_temperatures, last_move):
         assert found["value"] == num_chains * (1 + ladder.num_moves)
 
 
+@pytest.mark.slow
 def test_one_compilation_per_shape_and_nothing_crosses_to_the_host():
     target, num_traces = problems.lopsided(), 0
 

@@ -178,6 +178,7 @@ def test_a_nonfinite_energy_is_rejected_and_counted(value):
     assert jnp.isfinite(state.point.log_p)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["step", "step_reversed"])
 def test_the_target_is_invariant(name):
     """Exact samples stay so, with steps coarse enough that a third of them is rejected."""

@@ -6,9 +6,10 @@ from aisle.errors import InputError
 
 # A new schedule joins here.
 SCHEDULES = [getattr(schedules, n) for n in ("linear", "sigmoid", "geometric", "ramp", "immediate")]
+SCHEDULES.append(schedules.Placed((0.0, 0.3, 1.0)))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("num_temperatures", [1, 2, 11, 10_000])
 def test_every_schedule_runs_from_zero_to_one_without_falling(schedule, num_temperatures):
     betas = schedule(num_temperatures)
@@ -57,6 +58,42 @@ def test_a_ramp_rises_evenly_and_stays(number, share, betas):
 def test_a_ramp_needs_a_share_of_the_moves(share):
     with pytest.raises(InputError, match=f"share is {share}"):
         schedules.ramp(4, share)
+
+
+def test_placed_temperatures_are_spaced_as_those_that_are_given():
+    found = schedules.Placed((0.0, 0.2, 1.0))
+    np.testing.assert_allclose(found(2), [0, 0.2, 1], rtol=1e-6)
+    np.testing.assert_allclose(found(4), [0, 0.1, 0.2, 0.6, 1], rtol=1e-6)
+    with pytest.raises(InputError, match="must start at 0"):
+        schedules.Placed((0.5, 1.0))
+
+
+def test_a_steady_rise_keeps_temperatures_even():
+    betas = schedules.sigmoid(8)
+    found = schedules.placed(betas, 3.0 + 40 * betas[:-1])(5)
+    np.testing.assert_allclose(found, np.linspace(0, 1, 6), atol=1e-6)
+
+
+def test_placed_steps_lose_the_same():
+    # m'(beta) is 400 up to 0.5 and 100 from there on: the density of temperatures is as 2 to 1.
+    betas = schedules.linear(200)
+    rise = np.where(betas < 0.5, 400 * betas, 200 + 100 * (betas - 0.5))
+    found = schedules.placed(betas, rise[:-1])(30)
+    losses = np.diff(found) * np.diff(np.interp(found, betas, rise))
+    np.testing.assert_allclose(losses, losses.mean(), rtol=0.06)
+
+
+def test_noise_does_not_leave_a_stretch_without_temperatures():
+    falling = np.array([0.0, 5, 10, 9, 8, 7, 6, 11, 16, 21])
+    found = schedules.placed(schedules.linear(10), falling)(50)
+    assert np.all(np.diff(found) > 0)
+    assert np.max(np.diff(found)) < 0.2
+
+
+def test_one_temperature_places_none():
+    np.testing.assert_array_equal(
+        schedules.placed(schedules.linear(1), np.zeros(1))(2), [0, 0.5, 1]
+    )
 
 
 def test_immediate():

@@ -44,6 +44,7 @@ def tune(key, step_sizes):
     return pilot(key, acceptance, step_sizes, target=0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.003, 0.3, 5.0])
 def test_pilot_reaches_the_target_from_afar(start):
     tuned = tune(jax.random.key(0), jnp.full(4, start))
@@ -63,6 +64,7 @@ def test_nudge_reaches_the_target_in_time():
     np.testing.assert_allclose(reached(jax.random.key(3), sizes), 0.8, atol=0.04)
 
 
+@pytest.mark.slow
 def test_frozen_step_sizes_keep_the_estimate_unbiased():
     sizes = tune(jax.random.key(0), jnp.full(4, 0.3))
     keys = jax.random.split(jax.random.key(9), 20_000)

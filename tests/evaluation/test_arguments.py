@@ -112,6 +112,7 @@ def test_an_object_can_be_typed_back(given):
     assert eval(repr(given), {"aisle": aisle}) == given
 
 
+@pytest.mark.slow
 def test_numbers_and_arrays_of_other_libraries(as_users_have_it, quick_compilation, tmp_path):
     class Frame:
         """What NumPy can read, and has no type of its own, as a table of pandas."""

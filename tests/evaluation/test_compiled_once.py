@@ -23,14 +23,24 @@ def evaluate(model=MODEL, x=XS, **changes):
     return log_likelihood(model, None, x, **chosen(**OPTIONS | changes))
 
 
+@pytest.mark.usefixtures("untuned")
 def test_a_second_evaluation_of_the_same_shapes_compiles_nothing():
+    assert_compiled_once(**FORWARD)
+
+
+@pytest.mark.slow
+def test_so_does_one_with_pilot_certificate_and_importance_sampling():
+    assert_compiled_once()
+
+
+def assert_compiled_once(**options):
     with compilations() as first:
-        before = evaluate()
+        before = evaluate(**options)
     assert first
     others = eqx.tree_at(lambda m: m.bias, MODEL, jnp.array([0.3, 0.1, -0.2]))
     with compilations() as second:
-        again = evaluate()
-        changed = evaluate(others, XS + 1, seed=5)
+        again = evaluate(**options)
+        changed = evaluate(others, XS + 1, seed=5, **options)
     assert second == []
     np.testing.assert_array_equal(again.log_p, before.log_p)
     assert np.all(changed.log_p != before.log_p)
@@ -57,6 +67,7 @@ def test_few_programs_are_kept(monkeypatch):
     assert len(compilation._PROGRAMS) == 1
 
 
+@pytest.mark.slow
 def test_a_second_draw_from_the_posterior_compiles_nothing():
     sample_posterior(MODEL, None, XS)
     with compilations() as second:

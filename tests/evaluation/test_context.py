@@ -38,6 +38,7 @@ def jobs(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_weights_average_to_the_closed_form_of_what_is_observed():
     encoder = Encoder(MODEL, 1.3)
     settings = chosen(num_temperatures=4, importance_samples=5)
@@ -53,31 +54,35 @@ def test_weights_average_to_the_closed_form_of_what_is_observed():
     assert result.importance.bound.mean == pytest.approx(exact_log_p(XS, CONTEXTS).mean(), abs=0.3)
 
 
+def simulate(key, context):
+    key_z, key_x, *_ = jax.random.split(key, 4)
+    own = MODEL.given(context)
+    return own.sample_observation(key_x, own.sample_prior(key_z))
+
+
+@jax.jit
+def both_ways(keys, contexts, width):
+    def one(key, context):
+        shared = (MODEL, Encoder(MODEL, width), LADDER, 1)
+        numbers = examples.both_ways(shared, key, InContext(None, context))
+        return numbers["up"][0], numbers["down"][0], simulate(key, context)
+
+    return jax.vmap(one)(keys, contexts)
+
+
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_both_directions_average_to_the_closed_form(direction):
     """Each of a simulated example in a context; w and 1/w have light tails by the right q."""
-    encoder = Encoder(MODEL, 1.3 if direction == "up" else 1.0)
     contexts = draw_contexts(4000, seed=3)
     keys = jax.random.split(jax.random.key(1), 4000)
-
-    def simulate(key, context):
-        key_z, key_x, *_ = jax.random.split(key, 4)
-        own = MODEL.given(context)
-        return own.sample_observation(key_x, own.sample_prior(key_z))
-
-    @jax.jit
-    @jax.vmap
-    def run(key, context):
-        shared = (MODEL, encoder, LADDER, 1)
-        numbers = examples.both_ways(shared, key, InContext(None, context))
-        return numbers[direction][0], simulate(key, context)
-
-    log_weights, xs = run(keys, jax.tree.map(jnp.asarray, contexts))
-    errors = np.asarray(log_weights, float) - exact_log_p(xs, contexts)
+    width = 1.3 if direction == "up" else 1.0
+    up, down, xs = both_ways(keys, jax.tree.map(jnp.asarray, contexts), width)
+    errors = np.asarray(up if direction == "up" else down, float) - exact_log_p(xs, contexts)
     assert abs(z_score(np.exp(errors if direction == "up" else -errors), 1)) < 4
     assert (z_score(errors, 0) < -4) if direction == "up" else (z_score(errors, 0) > 4)
 
 
+@pytest.mark.usefixtures("untuned")
 def test_the_certificate_speaks_of_data_in_the_contexts_of_real_ones(jobs):
     """Means of log p(x) of simulated data are negative entropies, which differ by the masks."""
     contexts = draw_contexts(50, seed=5)
@@ -101,6 +106,7 @@ def test_the_certificate_speaks_of_data_in_the_contexts_of_real_ones(jobs):
         np.testing.assert_array_equal(job.xs.context.is_observed[i], contexts.is_observed[place[0]])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_more_simulated_examples_leave_the_first_in_their_contexts(jobs):
     for number in (10, 40):
@@ -110,6 +116,7 @@ def test_more_simulated_examples_leave_the_first_in_their_contexts(jobs):
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:10]), first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_missing_entries_are_as_if_they_had_never_been_there():
     """With the same mask for all, the same chains as those of the smaller model."""
@@ -129,6 +136,7 @@ def test_missing_entries_are_as_if_they_had_never_been_there():
     np.testing.assert_array_equal(again.log_p, found.log_p)
 
 
+@pytest.mark.slow
 def test_the_pilot_and_the_refitting_see_the_contexts(monkeypatch):
     pilots = []
     tune = pilot.tune
@@ -158,6 +166,7 @@ def test_refitting_takes_whole_contexts_at_random():
     assert refitting._some(jax.random.key(0), None) is None
 
 
+@pytest.mark.slow
 def test_draws_are_of_the_posterior_of_what_was_observed():
     contexts = Context(np.array([[True, False, True, False]]), np.float32([[0.7]]))
     x = np.array([[1.0, np.nan, 0.5, np.nan]], np.float32)

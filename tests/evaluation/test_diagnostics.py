@@ -29,6 +29,7 @@ def test_the_error_is_right_for_many_repeats():
     assert np.sqrt(np.mean(monte_carlo_errors(sizes, 16) ** 2)) == pytest.approx(found, rel=0.03)
 
 
+@pytest.mark.slow
 def test_shapes_are_those_of_pareto_smoothed_importance_sampling():
     logs = np.random.default_rng(25).normal(-1000, [[0.3], [1.0], [4.0]], (3, 25))
     others = [float(psis_weights(jnp.asarray(row, jnp.float32))[1]) for row in logs]

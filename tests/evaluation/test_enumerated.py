@@ -138,14 +138,9 @@ def two_layers(number=45):
 
 
 PROBLEMS = {"one latent": one_latent, "two latents": two_latents, "two layers": two_layers}
-CHOSEN = [
-    "two latents",
-    pytest.param("one latent", marks=pytest.mark.slow),
-    pytest.param("two layers", marks=pytest.mark.slow),
-]
 
 
-@pytest.fixture(scope="module", params=CHOSEN)
+@pytest.fixture(scope="module", params=PROBLEMS)
 def enumerated(request, quick_compilation, one_device):
     """A problem, and log p(x) of copies of all its observations by short runs."""
     problem = PROBLEMS[request.param]()
@@ -184,6 +179,7 @@ def test_weights_of_enumerated_observations_are_unbiased(enumerated):
     assert (result.num_nonfinite.sum() > 100) == (name == "two latents")
 
 
+@pytest.mark.slow
 def test_log_weights_of_enumerated_observations_are_too_low(enumerated):
     _, exact, result = enumerated
     errors = result.log_p - np.tile(exact, NUM_COPIES)

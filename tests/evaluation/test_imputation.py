@@ -57,6 +57,7 @@ def test_draws_have_the_conditional_mean_and_covariance(draws, i):
             assert abs(z_score(found[:, j] * found[:, k], covariance[j, k])) < 4
 
 
+@pytest.mark.slow
 def test_means_are_the_conditional_means():
     encoder = Encoder(MODEL, 1.3)
     options = {"num_draws": NUM_DRAWS, "average": True}
@@ -81,6 +82,7 @@ def linear_network():
     return eqx.tree_at(lambda m: m.decoder.layers[0].weight, model, weight), proposal
 
 
+@pytest.mark.slow
 def test_a_network_takes_nan_and_its_means_are_less_noisy_than_draws():
     model, proposal = linear_network()
     x = X - CONDITIONS @ SHIFT.T.astype(np.float32)
@@ -96,6 +98,7 @@ def test_a_network_takes_nan_and_its_means_are_less_noisy_than_draws():
     assert np.all(np.abs(found[0, ~mask] - wanted) < 4 * np.sqrt(variance / NUM_DRAWS))
 
 
+@pytest.mark.slow
 def test_draws_depend_on_the_seed_alone():
     encoder = Encoder(MODEL, 1.3)
     first, again, other = (
@@ -105,6 +108,7 @@ def test_draws_depend_on_the_seed_alone():
     assert np.all((first != other)[np.isnan(np.broadcast_to(X[:, None], first.shape))])
 
 
+@pytest.mark.slow
 def test_without_anything_missing_examples_are_repeated():
     plain = aisle.LinearGaussian(MODEL.weight, MODEL.bias, MODEL.log_sigma)
     found = np.asarray(aisle.impute(plain, None, X[2:], num_draws=2))

@@ -24,7 +24,7 @@ from aisle.statistics import summarise
 from evaluating import chosen, kernel
 from measures import log_mean_exp, z_score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "one_device")
 
 
 # The third latent is not used: its posterior is the prior.
@@ -41,8 +41,7 @@ TARGET = 0.65
 GRADIENTS_PER_CHAIN = 1 + (NUM_TEMPERATURES - 1) * NUM_LEAPFROG
 # With one move more at the posterior, a tenth of T rounded up.
 GRADIENTS_PER_LONGER = GRADIENTS_PER_CHAIN + NUM_LEAPFROG
-# Tiles of 256 on 8 devices.
-PREFERRED, TILE = 32, 256
+TILE = 256
 KERNEL = kernel(NUM_LEAPFROG, REFRESH, target_accept=TARGET)
 SETTINGS = {
     "num_chains": NUM_CHAINS,
@@ -108,17 +107,17 @@ class Done(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory, quick_compilation):
+def done(tmp_path_factory, quick_compilation, one_device):
     """An evaluation with everything, kept in a folder."""
     folder = tmp_path_factory.mktemp("done") / "new" / "folder"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task, "preferred_examples", lambda *_: PREFERRED)
+        patch.setattr(task, "preferred_examples", lambda *_: TILE)
         return Done(evaluate(out=folder), folder)
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(task, "preferred_examples", lambda *_: PREFERRED)
+    monkeypatch.setattr(task, "preferred_examples", lambda *_: TILE)
 
 
 def read_numbers(folder):
@@ -154,7 +153,6 @@ def test_the_mean_and_its_error_are_those_of_the_examples(done):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_device")
 def test_what_was_planned_is_unbiased_and_as_near_as_it_says():
     """The plan is made with other keys, so that the reported weights are unbiased all the same."""
     said = []
@@ -334,10 +332,11 @@ def test_the_files_have_the_result(done):
     }
 
 
+@pytest.mark.slow
 def test_order_tiles_and_devices_do_not_matter(done, monkeypatch):
     """Nor does what else was asked for."""
     order = np.random.default_rng(1).permutation(NUM_EXAMPLES)
-    devices = jax.devices()[:3]
+    devices = jax.local_devices()[:3]
     monkeypatch.setattr(jax, "devices", lambda: devices)
     monkeypatch.setattr(task, "preferred_examples", lambda *_: 7)
     settings = SETTINGS | {"num_simulated": 0, "importance_samples": 0, "indices": order}
@@ -430,6 +429,7 @@ def test_time_that_is_up_is_said(done, copied):
     assert not json.loads((copied / "result.json").read_text())["is_complete"]
 
 
+@pytest.mark.slow
 def test_time_that_is_up_also_ends_importance_sampling(done, copied):
     found = evaluate(out=copied, max_seconds=1e-6, importance_samples=4096)
     assert found.is_complete

@@ -42,6 +42,7 @@ def tuned(examples, target):
     return pilot.tune(KEY, MODEL, Encoder(), xs, make_kernel(target), 4)
 
 
+@pytest.mark.slow
 def test_step_sizes_follow_the_target_and_the_temperature(examples):
     sizes = {target: tuned(examples, target) for target in (0.5, 0.8)}
     assert np.all(sizes[0.8] < 0.95 * sizes[0.5])

@@ -141,6 +141,7 @@ def test_a_draw_follows_the_normalised_weights(method, num_samples):
     assert np.all(np.abs(counts - expected)[1:] < 4 * errors[1:])
 
 
+@pytest.mark.slow
 def test_annealing_without_a_move_is_importance_sampling():
     """Given the same samples and the same key of the choice, it is the same draw."""
     q = DiagonalNormal(jnp.zeros(2), jnp.ones(2))
@@ -162,6 +163,7 @@ def test_annealing_without_a_move_is_importance_sampling():
     np.testing.assert_allclose(importance, annealed, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_density_of_two_samples():
     """q_IS(z) = 2 p(z) E[1 / (w(z) + w(z'))] with z' ~ q, against the draws' histogram."""
     problem = problems.lopsided()
@@ -246,7 +248,10 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n != "importance sampling")) for n in SAMPLERS],
+)
 def test_draws_of_a_batch_agree_with_the_exact_posteriors(name):
     sampler, sizes = SAMPLERS[name]
     draws = sample_posterior(
@@ -257,6 +262,7 @@ def test_draws_of_a_batch_agree_with_the_exact_posteriors(name):
         assert np.max(np.abs(z_scores(found, EXACT.posterior(jnp.asarray(x))))) < 4.5
 
 
+@pytest.mark.slow
 def test_the_comparison_can_tell():
     """Two samples without annealing are far off."""
     options = {"sampler": ImportanceSampler(2), "num_draws": 2000}
@@ -264,6 +270,7 @@ def test_the_comparison_can_tell():
     assert np.max(np.abs(z_scores(draws[0], EXACT.posterior(jnp.asarray(EXACT_X[0]))))) > 10
 
 
+@pytest.mark.slow
 def test_a_transition_of_ones_own_bounds_log_p_from_both_sides(untuned):
     options = chosen(num_chains=4, num_temperatures=10, kernel=OWN, num_simulated=200)
     x = np.tile(EXACT_X, (100, 1))
@@ -274,6 +281,7 @@ def test_a_transition_of_ones_own_bounds_log_p_from_both_sides(untuned):
     assert result.settings["num_leapfrog"] == 1
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_latent_stay_together():
     class Pair(eqx.Module):
         def sample(self, key):
@@ -319,6 +327,7 @@ def test_weights_that_allow_no_choice_give_nan(method):
     assert np.isfinite(draws[3]).all()
 
 
+@pytest.mark.slow
 def test_a_draw_depends_on_its_place_only():
     """Not on how many there are, nor on how they are tiled, nor on the other examples."""
     few, more = draw_shifted(num_draws=5), draw_shifted(X[:1], num_draws=801)
@@ -336,6 +345,7 @@ def test_seeds_and_step_sizes_matter():
     assert np.any(first != draw_shifted(num_draws=5, step_sizes=[0.4, 0.1]))
 
 
+@pytest.mark.slow
 def test_the_acceptance_of_the_kernel_matters():
     """Pilot chains too, as their target is a part of it.
 
@@ -361,6 +371,7 @@ def test_compiled_once_for_all_observations_and_seeds():
     assert np.all(first != second)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_no_pytree_may_change_between_calls():
     class Plain:
         noise = 0.1
@@ -377,12 +388,14 @@ def test_a_model_that_is_no_pytree_may_change_between_calls():
     assert np.std(near) < 0.2 < 0.5 < np.std(far)
 
 
+@pytest.mark.slow
 def test_a_split_is_seen_through_its_view():
     bits = Split(np.uint8([[255, 0], [0, 255]]), None, View(is_grey=True))
     plain = draw_shifted(np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), num_draws=3)
     np.testing.assert_array_equal(draw_shifted(bits, num_draws=3), plain)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_a_tile():
     q = DiagonalNormal(jnp.zeros(50), jnp.ones(50))
 
@@ -420,6 +433,7 @@ def test_mistakes_are_told_in_one_line(as_users_have_it, wrong, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_proposal_without_a_scale_is_not_preconditioned():
     def unscaled(x):
         return Unscaled()

@@ -48,7 +48,8 @@ def fast(monkeypatch):
 
 def gaps(proposal, number=500):
     keys = jax.random.split(KEY, number)
-    return np.asarray(jax.vmap(lambda k: refitting.unannealed_gap(k, MODEL, proposal))(keys))
+    gap = jax.jit(jax.vmap(lambda k: refitting.unannealed_gap(k, MODEL, proposal)))
+    return np.asarray(gap(keys))
 
 
 def observations():
@@ -60,7 +61,6 @@ def evaluate(proposal=SURE, **changes):
     return log_likelihood(MODEL, proposal, observations(), **chosen(**SETTINGS | changes))
 
 
-@pytest.mark.slow
 def test_an_exact_proposal_has_no_gap():
     """Every weight is p(x) then, whichever latent it is of."""
     np.testing.assert_allclose(gaps(EXACT), 0, atol=1e-5)
@@ -84,16 +84,18 @@ def test_refitting_finds_the_exact_posterior(fast):
     assert abs(gaps(found).mean()) < 0.01
 
 
-def test_chains_start_from_the_refitted_proposal_and_bounds_are_of_the_given_one(fast):
-    plain, found = evaluate(), evaluate(refit=1000)
+@pytest.mark.usefixtures("fast", "untuned")
+def test_chains_start_from_the_refitted_proposal_and_bounds_are_of_the_given_one():
+    plain, found = evaluate(), evaluate(refit=100)
     assert plain.bdmc.gap.mean > 1
-    assert abs(found.bdmc.gap.mean) < 0.01
+    assert abs(found.bdmc.gap.mean) < 0.5 * plain.bdmc.gap.mean
     assert found.importance.elbo == plain.importance.elbo
     extra = found.decoder_gradients - plain.decoder_gradients
-    assert extra == 1000 * refitting.BATCH_SIZE
-    assert found.settings["refit"] == 1000
+    assert extra == 100 * refitting.BATCH_SIZE
+    assert found.settings["refit"] == 100
 
 
+@pytest.mark.slow
 def test_a_refitted_proposal_is_kept(tmp_path, monkeypatch, capsys):
     first = evaluate(refit=20, out=tmp_path / "out", show_progress=True)
     assert "refitting  20/20  gap without annealing" in capsys.readouterr().err

@@ -39,6 +39,7 @@ class Script:
         self.seconds = lambda job, T: 1e-9 * T
         self.num_done = lambda job, T: len(job.indices)
         self.places = slice
+        self.ratio = np.sqrt
         self.jobs, self.keys, self.pilots, self.deadlines = [], [], [], []
         monkeypatch.setattr(task, "walk", self.walk)
         monkeypatch.setattr(pilot, "tune", self.tune)
@@ -61,6 +62,8 @@ class Script:
         numbers = self.weights(spread, indices, chains)
         if job.function is examples.forward:
             numbers = {"log_weight": numbers["up"], "mean_acceptance": np.full(T - 1, 0.5)}
+        # Those of temperatures to be placed: steep at first.
+        numbers["mean_log_ratio"] = self.ratio(job.context[2].betas[:-1])
         numbers["num_nonfinite"] = np.zeros(len(indices), int)
         return Outcome(indices, numbers, self.seconds(job, T))
 
@@ -107,8 +110,9 @@ def cost(T, given, simulated):
     return given * NUM_CHAINS * T + simulated * (NUM_CHAINS * T + back)
 
 
-# Tuning on 50 temperatures, and short runs of 25 and 100, of 32 examples and 9 + 3 chains.
-PILOTS = 20 * 64 * 51 + sum(32 * (9 * T + 3 * (T + -(-T // 10))) for T in (25, 100))
+# Tuning on 50 temperatures before and after these are placed, and short runs of 25 for that, and of
+# 25 and 100 after it, of 32 examples and 9 + 3 chains.
+PILOTS = 2 * 20 * 64 * 51 + sum(32 * (9 * T + 3 * (T + -(-T // 10))) for T in (25, 25, 100))
 
 
 def test_without_a_tolerance_there_is_one_round(script):
@@ -193,8 +197,8 @@ def test_rounds_share_no_draws_and_no_examples_of_the_pilot(script):
     first, script.keys = script.keys, []
     evaluate(tolerance=0.1, importance_samples=4, seed=1)
     keys = first + script.keys
-    # Tuning, two short runs, two rounds and importance sampling.
-    assert len(keys) == 2 * (2 + 2 + 2 * 2 + 1)
+    # Tuning twice, three short runs, two rounds and importance sampling.
+    assert len(keys) == 2 * (2 * 2 + 3 + 2 * 2 + 1)
     # Nor with an example, whose key is folded from that of its walk.
     keys += [jax.random.fold_in(job.key, i) for job in script.jobs[:3] for i in job.indices[:9]]
     found = [jax.random.key_data(key).tobytes() for key in keys]
@@ -230,23 +234,60 @@ def test_all_runs_have_the_frozen_kernel(script, monkeypatch):
     np.testing.assert_array_equal(result.step_sizes, script.jobs[-1].context[2].step_sizes)
 
 
-def slow(job, T):
-    """A millisecond for each gradient, and two seconds to compile."""
-    return 2.0 + 1e-3 * job.gradients * len(job.indices)
+def test_temperatures_are_placed_by_a_pilot_of_their_own(script):
+    """By short runs on the usual schedule; all others have the new one, and steps tuned to it."""
+    result = evaluate(tolerance=0.1)
+    first, *others = script.jobs
+    np.testing.assert_allclose(first.context[2].betas, schedules.sigmoid(25), rtol=1e-6)
+    known = schedules.sigmoid(25)
+    wanted = schedules.placed(known, np.sqrt(known[:-1]))
+    assert len(script.pilots) == 2
+    for job in others:
+        betas = job.context[2].betas
+        np.testing.assert_allclose(betas, wanted(len(betas) - 1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(result.betas, others[-1].context[2].betas)
+    # They are dense where the ratio is steep.
+    assert result.betas[len(result.betas) // 2] < 0.4
+    # A schedule of the user's own stays, and so does the usual one if the ratios are no numbers.
+    script.jobs.clear()
+    evaluate(tolerance=0.1, kernel=kernel(schedule=schedules.linear))
+    assert all(np.ptp(np.diff(job.context[2].betas)) < 1e-6 for job in script.jobs)
+    script.ratio = lambda betas: np.where(betas < 0.5, betas, np.nan)
+    usual = evaluate(tolerance=0.1)
+    np.testing.assert_allclose(usual.betas, schedules.sigmoid(usual.num_temperatures), rtol=1e-6)
+
+
+def slow():
+    """A millisecond for each gradient, and two seconds to compile a program."""
+    seen = set()
+
+    def seconds(job, T):
+        is_new = (job.function, T, job.context[3]) not in seen
+        seen.add((job.function, T, job.context[3]))
+        return 2.0 * is_new + 1e-3 * job.gradients * len(job.indices)
+
+    return seconds
+
+
+@pytest.mark.parametrize("schedule", [schedules.sigmoid, schedules.linear], ids=["placed", "own"])
+def test_the_time_is_told_from_that_of_compiling(script, schedule):
+    script.seconds = slow()
+    plan = evaluate(tolerance=0.1, kernel=kernel(schedule=schedule)).plan
+    assert plan.seconds == pytest.approx(4 + 1e-3 * plan.gradients, rel=1e-3)
 
 
 def test_the_time_is_planned_for(script):
-    script.seconds = slow
+    script.seconds = slow()
     plain = evaluate(tolerance=0.1)
-    assert plain.plan.seconds == pytest.approx(4 + 1e-3 * plain.plan.gradients, rel=1e-3)
     limit = plain.plan.seconds / 8
+    script.seconds = slow()
     result = evaluate(tolerance=0.1, max_seconds=limit)
     assert result.plan.seconds < limit
     assert (result.is_tolerance_reached, result.is_complete) == (False, True)
     assert 0.1 < result.plan.gap < 0.8
     # Another round would not end in time.
     assert len(result.rounds) == 1
-    assert len(set(script.deadlines[4:])) == 1
+    assert len(set(script.deadlines[5:])) == 1
 
 
 def test_without_a_limit_there_is_no_deadline(script):

@@ -46,6 +46,7 @@ class Encoder(eqx.Module):
 ENCODER = Encoder(jnp.array([[0.3, 0.1, 0.2, 0.1], [0.0, -0.4, 0.1, 0.3]]), jnp.full(2, -0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [aisle.DReG(2), aisle.AIS(2, 3)], ids=["dreg", "ais"])
 def test_training_with_one_mask_is_training_on_what_it_leaves(method):
     x = np.random.default_rng(0).normal(size=(33, 4)).astype(np.float32)
@@ -107,8 +108,12 @@ def test_a_weight_of_a_whole_number_is_so_many_copies():
         assert np.all(np.abs(a - getattr(plain, name)) > 1e-4)
     equal = one_step(x, np.full(11, 3.0))
     np.testing.assert_allclose(equal.weight, plain.weight, rtol=1e-6)
+    # And without any, a step is along the mean gradient.
+    gradient = jax.jit(jax.grad(lambda m: jnp.mean(jax.vmap(m.log_marginal)(x))))(START)
+    np.testing.assert_allclose(plain.weight, START.weight + 0.1 * gradient.weight, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_is_along_the_gradient_of_examples_in_their_contexts():
     contexts = draw_contexts(11, seed=2)
     x = draw_observations(contexts)
@@ -151,6 +156,7 @@ def table(number=60):
     return np.where(random.random(x.shape) < 0.3, np.nan, x).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_nan_just_works_where_the_model_knows_of_it():
     x = table()
     options = {"num_latents": 1, "hidden": (4,), "has_missing": True}

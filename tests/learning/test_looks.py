@@ -49,6 +49,7 @@ def bounds():
     return {k: np.asarray(bounds_of(jax.random.key(0), WRONG, copies, k), float) for k in (1, 16)}
 
 
+@pytest.mark.slow
 def test_one_sample_gives_the_evidence_lower_bound(bounds):
     divergence = -np.log(1.8) + (1.8**2 + 0.6**2 - 1) / 2
     assert abs(z_score(bounds[1], float(MODEL.log_marginal(X)) - divergence)) < 4
@@ -66,6 +67,7 @@ def test_the_exponential_is_unbiased(bounds):
         assert abs(z_score(np.exp(bounds[k] - float(MODEL.log_marginal(X))), 1)) < 4
 
 
+@pytest.mark.slow
 def test_the_exact_proposal_gives_the_exact_answer():
     found = bounds_of(jax.random.key(0), EXACT, XS, 4)
     np.testing.assert_allclose(found, jax.vmap(MODEL.log_marginal)(XS), rtol=1e-5, atol=1e-5)
@@ -75,6 +77,7 @@ def bound(x, method=VAE(), proposal=WRONG, seed=0):  # noqa: B008
     return Bounder(x, jax.random.key(seed))(method, (MODEL, proposal), method.init())
 
 
+@pytest.mark.slow
 def test_a_bound_is_the_mean_of_those_of_the_examples():
     """The key of each example is of its number, so that other examples do not change its draws."""
     xs = np.asarray(XS)

@@ -177,6 +177,7 @@ def test_a_run_is_resumed_with_what_it_was_started_with(
         fit(START, encoder(), out=out, resume=True, **{"x": DATA, **PHASES} | changes)
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_are_as_good_as_others(as_users_have_it, tmp_path):
     options = QUICK | {"num_epochs": np.int64(1), "seed": np.int64(1), "method": VAE(np.int64(1))}
     options["batch_size"] = np.int32(33)
@@ -215,6 +216,7 @@ def test_what_is_read_ahead_is_what_comes_next(monkeypatch):
         assert following in (None, chunk)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(tmp_path):
     options = QUICK | {"num_epochs": 1}
     one, other = (fit(START, encoder(), DATA, seed=seed, **options) for seed in (0, 1))

@@ -180,6 +180,7 @@ def annealed():
     return step, run, states, logs
 
 
+@pytest.mark.slow
 def test_an_update_is_a_step_along_the_mean_gradient(annealed):
     _, _, states, logs = annealed
     batches = make_batches()
@@ -207,6 +208,7 @@ def decayed(weights, ema):
     return jax.tree.map(lambda *a: np.average(a, axis=0, weights=shares), *weights)
 
 
+@pytest.mark.slow
 def test_the_average_is_of_the_weights_after_each_update(annealed):
     """Not of those before the first one, which would stay in it for long."""
     _, _, states, _ = annealed
@@ -216,6 +218,7 @@ def test_the_average_is_of_the_weights_after_each_update(annealed):
     assert differs(states[-1].average, states[-1].params)
 
 
+@pytest.mark.slow
 def test_step_sizes_follow_the_acceptance_of_the_batch(annealed):
     _, _, states, logs = annealed
     for before, after, log in zip(states, states[1:], logs, strict=False):
@@ -228,6 +231,7 @@ def test_step_sizes_follow_the_acceptance_of_the_batch(annealed):
     np.testing.assert_allclose(states[-1].method[1], 1.8 * 0.998**6, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(6,), (2, 3, 1)], ids=str)
 def test_chunks_of_any_length_give_the_same_bits_with_one_compilation(annealed, lengths):
     step, run, states, logs = annealed
@@ -244,6 +248,7 @@ def test_chunks_of_any_length_give_the_same_bits_with_one_compilation(annealed, 
     assert len(step.method.num_traces) == num_traces > 0
 
 
+@pytest.mark.slow
 def test_the_callers_arrays_outlive_the_state(annealed):
     step, run, states, _ = annealed
     state = start(step)
@@ -253,9 +258,8 @@ def test_the_callers_arrays_outlive_the_state(annealed):
     assert_identical(on_host(trained_arrays(MODEL, ENCODER)[0]), states[0].params)
 
 
-@pytest.mark.parametrize(
-    "num_devices", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (4, 8))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [2, 4, 8])
 def test_the_number_of_devices_does_not_matter(annealed, num_devices):
     step, _, states, logs = annealed
     run = make_chunk(step, mesh_of(num_devices), BATCH_SIZE)
@@ -300,6 +304,7 @@ def test_the_smallest_number_of_tiles_that_fit():
     assert number(1, 5000) == 1
 
 
+@pytest.mark.slow
 def test_a_phase_begins_with_new_states_of_optimiser_and_method(annealed):
     _, _, states, _ = annealed
     other = make_step(average=0.9)._replace(optimizer=optax.sgd(0.1, momentum=0.9))
@@ -341,6 +346,7 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(fragile):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(states[-1]))
 
 
+@pytest.mark.slow
 def test_the_first_state(annealed):
     step, _, states, _ = annealed
     state = states[0]

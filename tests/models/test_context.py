@@ -10,11 +10,10 @@ import scipy.stats
 import aisle
 from aisle.context import Context
 from aisle.errors import InputError
-from families import CASES
+from families import CASES, over_cases, over_few_cases
 
 KEY = jax.random.key(0)
 Z = jnp.array([0.4, -1.1])
-over_cases = pytest.mark.parametrize("name", CASES)
 
 
 def build(name, **options):
@@ -28,7 +27,7 @@ def masks_of(number):
     return np.concatenate([np.zeros((1, number), bool), some, np.ones((1, number), bool)])
 
 
-@over_cases
+@over_few_cases
 def test_what_is_missing_drops_out_with_its_gradient(name):
     model, _ = build(name, has_missing=True)
     x = jnp.asarray(CASES[name].columns[0], jnp.float32)
@@ -87,6 +86,7 @@ def test_simulated_examples_have_the_masks_they_are_given():
     np.testing.assert_array_equal(drawn[masks], aisle.sample(model, 50)[masks])
 
 
+@pytest.mark.slow
 def test_missing_pixels_are_left_out_and_seen_as_missing():
     x = np.random.default_rng(0).integers(0, 3, (40, 5, 4))
     fitted = aisle.Categorical.fitted(x, num_levels=3)
@@ -121,7 +121,7 @@ def test_a_condition_follows_z_into_the_decoder_and_x_into_the_encoder():
     assert np.isfinite(whole.log_likelihood(x, Z))
 
 
-@pytest.mark.parametrize("name", ["poisson", "columns"])
+@pytest.mark.parametrize("name", ["poisson", pytest.param("columns", marks=pytest.mark.slow)])
 def test_an_exposure_multiplies_the_means_of_counts(name):
     model, proposal = build(name, has_exposure=True, typical_exposure=2.0)
     output = model.decoder(Z)

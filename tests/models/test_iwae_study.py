@@ -19,7 +19,9 @@ from measures import z_score
 MEAN = np.array([0.0, 0.2, 0.5, 0.9])
 
 MODELS = {"one-layer": one_layer, "two-layer": two_layer}
-over_models = pytest.mark.parametrize("name", MODELS)
+over_models = pytest.mark.parametrize(
+    "name", ["one-layer", pytest.param("two-layer", marks=pytest.mark.slow)]
+)
 over_likelihoods = pytest.mark.parametrize("likelihood", [Bernoulli, Gaussian])
 
 

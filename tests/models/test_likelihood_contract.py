@@ -8,10 +8,8 @@ import pytest
 
 from aisle.errors import InputError
 from aisle.models.likelihoods import FAMILIES, Columns, Likelihood, Units, constants_of
-from families import CASES, NUM_EXAMPLES
+from families import CASES, NUM_EXAMPLES, over_cases, over_few_cases
 from measures import z_score
-
-over_cases = pytest.mark.parametrize("name", CASES)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +56,7 @@ def test_every_family_has_a_case():
     assert kinds == {*FAMILIES.values(), Columns}
 
 
-@over_cases
+@over_few_cases
 def test_shapes_and_the_protocol(name):
     case, likelihood, output = disturbed(name)
     assert isinstance(likelihood, Likelihood)
@@ -86,7 +84,7 @@ def test_densities_equal_those_of_scipy(name):
     np.testing.assert_allclose(total, found[0].sum(), rtol=1e-12)
 
 
-@over_cases
+@over_few_cases
 def test_densities_are_normalised(name):
     """Each feature, on a grid of its own, while the others stay where they are."""
     case, likelihood, output = disturbed(name)
@@ -111,7 +109,7 @@ def grid(law, column):
     return column.mean() + column.std() * np.sinh(steps), column.std() * np.cosh(steps) * width
 
 
-@over_cases
+@over_few_cases
 def test_gradients_equal_finite_differences(name):
     case, likelihood, output = disturbed(name)
     x = jnp.asarray(case.columns[1])
@@ -136,7 +134,7 @@ def test_gradients_equal_finite_differences(name):
         np.testing.assert_allclose(forward, wanted, rtol=1e-6, atol=1e-11)
 
 
-@over_cases
+@over_few_cases
 def test_no_gradient_reaches_the_units(name):
     case, likelihood, output = disturbed(name)
     x = jnp.asarray(case.columns[0])
@@ -146,7 +144,7 @@ def test_no_gradient_reaches_the_units(name):
         assert all(np.all(np.asarray(a) == 0) for a in leaves) == is_units(node)
 
 
-@over_cases
+@over_few_cases
 def test_samples_have_their_law(name):
     """By their means, by how many lie below three quantiles, and pairwise."""
     case, likelihood, output = disturbed(name)
@@ -210,7 +208,7 @@ def test_a_fit_starts_from_the_independent_model(name, is_missing):
     )
 
 
-@over_cases
+@over_few_cases
 def test_a_missing_entry_can_be_zero_and_left_out(name):
     case, likelihood, output = disturbed(name)
     is_observed = np.arange(case.columns.shape[1]) != 1
@@ -226,7 +224,7 @@ def test_a_missing_entry_can_be_zero_and_left_out(name):
     assert np.all(np.isfinite(gradient)) and np.any(np.asarray(gradient) == 0)
 
 
-@over_cases
+@over_few_cases
 def test_what_an_encoder_sees_is_of_order_one_and_zero_where_it_is_missing(name):
     case, likelihood, _ = disturbed(name)
     seen = jax.vmap(constants_of(likelihood).standardise)(jnp.asarray(case.columns))
@@ -252,7 +250,7 @@ def test_whole_numbers_are_taken_as_real_ones(name):
         np.testing.assert_array_equal(found, wanted)
 
 
-@over_cases
+@over_few_cases
 def test_extreme_outputs_have_finite_gradients_in_single_precision(name):
     case, likelihood, output = disturbed(name)
     with jax.enable_x64(False):

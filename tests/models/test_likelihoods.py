@@ -154,9 +154,12 @@ def test_a_mean_that_no_bits_have(wrong):
 
 COUNTED = [Poisson, NegativeBinomial, ZeroInflatedNegativeBinomial]
 over_counts = pytest.mark.parametrize("kind", COUNTED)
+over_few_counts = pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k is not Poisson)) for k in COUNTED]
+)
 
 
-@over_counts
+@over_few_counts
 def test_an_exposure_multiplies_the_mean(kind):
     likelihood = kind(3)
     x = jnp.array([0.0, 2.0, 30.0])

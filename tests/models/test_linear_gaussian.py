@@ -14,6 +14,7 @@ def problem():
     return problems.linear_gaussian()
 
 
+@pytest.mark.slow
 def test_bayes_rule_holds_at_any_latent(problem):
     model, x, _ = problem
     for z in (jnp.zeros(3), jnp.array([1.0, -2.0, 0.5])):

@@ -66,6 +66,8 @@ def test_the_card_says_what_the_run_knows(trained, exported):
     card = (exported / "README.md").read_text()
     stored = folder.read_config(trained)
     assert card.startswith("---\nlibrary_name: aisle\n")
+    # A decoder of 2 latents, 4 hidden units and 64 pixels.
+    assert "2 latents, the likelihood Bernoulli, 352 weights" in card
     assert "# digits-model\n" in card and "![Samples](samples.png)" in card
     # Of the evaluations, those of these weights.
     (row,) = re.findall(r"^\| (\d.*) \|$", card, re.MULTILINE)

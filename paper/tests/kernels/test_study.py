@@ -16,7 +16,6 @@ from paper.core.chains import Kernel, Preset, anneal, log_joint, schedules
 from paper.core.trained import Subject
 from paper.kernels import study as kernels
 from paper.kernels.study import Config
-from paper.kernels.temperatures import placed
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -289,7 +288,7 @@ def test_adapted_temperatures_are_placed_by_a_pilot(study, results):
 
     xs = jnp.tile(study.subject.pilot_x, (100, 1))
     found = log_ratios(jax.random.split(jax.random.key(99), len(xs)), xs).mean(0)
-    np.testing.assert_allclose(betas, placed(linear, found, 13), atol=0.05)
+    np.testing.assert_allclose(betas, schedules.placed(linear, found)(13), atol=0.05)
     accepted = stored(study, "tuned-adapted-schedule-13")["mean_acceptance"]
     np.testing.assert_allclose(accepted, 0.8, atol=0.1)
 

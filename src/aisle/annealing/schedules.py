@@ -6,6 +6,7 @@ used, so long as its increments and its kernels use the same ones.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,10 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from aisle.errors import InputError, check, check_count, check_positive
+from aisle.objects import Chosen
+
+# What `placed` keeps of a curve.
+_POINTS = 121
 
 # Of NumPy where they are constants, as all are that do not depend on a run.
 Betas = Float[Array | np.ndarray, " points"]
@@ -56,6 +61,47 @@ def ramp(num_temperatures: int, share: float = 0.5) -> Betas:
 def immediate(num_temperatures: int) -> Betas:
     """Jump to the posterior at once, 0, 1, ..., 1: with K = 1 this is MH-HMC (Hoffman, 2017)."""
     return explicit(np.minimum(np.arange(_checked(num_temperatures) + 1), 1))
+
+
+@dataclass(frozen=True, repr=False)
+class Placed(Chosen):
+    """Space any number of temperatures as these are spaced, linear in between."""
+
+    betas: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        explicit(self.betas)
+
+    def __call__(self, num_temperatures: int) -> Betas:
+        """Return T + 1 inverse temperatures."""
+        known = np.linspace(0, 1, len(self.betas))
+        return explicit(np.interp(_grid(num_temperatures), known, self.betas))
+
+
+def placed(betas: Betas, log_ratios: Float[Array | np.ndarray, " temperatures"]) -> Placed:
+    """Place temperatures so that each step loses the same, judged by an earlier run.
+
+    A step of width d from beta loses about d^2 m'(beta) / 2 of the log-weight, where m(beta) is the
+    mean of log p - log q at beta (were the chains always in equilibrium, exactly so for small d).
+    Equal losses need a density of temperatures proportional to the root of m'. The mean log-ratios
+    of a run are such an m.
+
+    Args:
+        betas: T + 1 inverse temperatures of the run.
+        log_ratios: mean over chains of log p - log q at each of betas[:-1], as in `AnnealInfo`.
+    """
+    if len(log_ratios) < 2:
+        return Placed((0.0, 1.0))
+    betas, log_ratios = np.asarray(betas, np.float64), np.asarray(log_ratios, np.float64)
+    widths = np.diff(betas)
+    slopes = np.diff(log_ratios) / np.maximum(widths[:-1], 1e-9)
+    # Nothing was measured at beta = 1: the last slope stands for the last stretch too.
+    slopes = np.maximum(np.append(slopes, slopes[-1:]), 0)
+    # A share of the mean slope keeps a stretch within reach that noise has made flat.
+    density = np.sqrt(slopes + 0.01 * np.sum(slopes * widths) + 1e-9)
+    place = np.append(0, np.cumsum(density * widths))
+    inside = np.interp(np.linspace(0, 1, _POINTS), place / place[-1], betas)
+    return Placed((0.0, *inside[1:-1].tolist(), 1.0))
 
 
 def explicit(betas: ArrayLike | Sequence[float]) -> Betas:

@@ -48,8 +48,12 @@ def both_ways(shared: Shared, key: PRNGKey, example: InContext | None) -> Number
     long = ladder.lengthened(num_more_moves(len(ladder.step_sizes)))
     number = num_reverse(num_chains)
     down = _chains(lambda key: anneal_reverse(key, z, q, density, long), key_reverse, number)
-    nonfinite = up["num_nonfinite"] + down["num_nonfinite"]
-    return {"up": up["log_weight"], "down": down["log_weight"], "num_nonfinite": nonfinite}
+    return {
+        "up": up["log_weight"],
+        "down": down["log_weight"],
+        "num_nonfinite": up["num_nonfinite"] + down["num_nonfinite"],
+        "mean_log_ratio": up["mean_log_ratio"],
+    }
 
 
 def num_reverse(num_chains: int) -> int:
@@ -101,6 +105,7 @@ def _chains(run: Callable[[PRNGKey], Annealed], key: PRNGKey, num_chains: int) -
         return {
             "log_weight": end.log_weight,
             "mean_acceptance": end.info.acceptance,
+            "mean_log_ratio": end.info.log_ratio,
             "num_nonfinite": jnp.sum(end.info.is_nonfinite),
         }
 
@@ -108,5 +113,6 @@ def _chains(run: Callable[[PRNGKey], Annealed], key: PRNGKey, num_chains: int) -
     return {
         "log_weight": found["log_weight"],
         "mean_acceptance": jnp.mean(found["mean_acceptance"], axis=0),
+        "mean_log_ratio": jnp.mean(found["mean_log_ratio"], axis=0),
         "num_nonfinite": jnp.sum(found["num_nonfinite"]),
     }

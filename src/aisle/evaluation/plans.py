@@ -14,7 +14,16 @@ from aisle.evaluation.examples import num_gradients, num_gradients_both_ways
 from aisle.evaluation.folders import kept
 from aisle.evaluation.planning import Costs, Forecast, Plan, spreads_of
 from aisle.evaluation.results import Round
-from aisle.evaluation.task import PLAN, Spent, Task, anneal_simulated, careful, refitted, tuned
+from aisle.evaluation.task import (
+    PLAN,
+    Spent,
+    Task,
+    anneal_simulated,
+    careful,
+    placed,
+    refitted,
+    tuned,
+)
 from aisle.evaluation.work import Outcome, is_late
 
 # Updates of a refit that is tried without being asked for: where the plan without it takes so many
@@ -38,8 +47,8 @@ class Planner:
     """
 
     def __init__(self, task: Task) -> None:
-        self.task = tuned(task)
-        self._known, self._costs = self._short_runs(self.task)
+        self._schedule = task.sampler.kernel.schedule
+        self._begin(task)
 
     def first(self) -> Plan:
         """Return the first plan, or the one that the evaluation was begun with."""
@@ -107,6 +116,11 @@ class Planner:
         is_refitted = task.num_refits > 0
         return plan._replace(is_refitted=is_refitted, is_careful=task.is_careful)
 
+    def _begin(self, task: Task) -> None:
+        """Tune, place the temperatures and make the short runs."""
+        size = (planning.TEMPERATURES[0], planning.NUM_EXAMPLES, planning.NUM_CHAINS)
+        self._known, self._costs = self._short_runs(placed(tuned(task), *size))
+
     def _short_runs(self, task: Task) -> tuple[Forecast, Costs]:
         """Anneal a few simulated examples both ways, for two T."""
         numbers = planning.TEMPERATURES
@@ -126,10 +140,15 @@ class Planner:
         return known, self._costs_from(costs)
 
     def _costs_from(self, costs: list[tuple[int, float]]) -> Costs:
-        """Tell the time of a gradient from that of compiling, which both runs took alike."""
+        """Tell the time of a gradient from that of compiling.
+
+        Both runs took it alike, or the first none, where another has placed the temperatures.
+        """
         (few, short), (many, long) = costs[0], costs[-1]
         rate = long / many
-        if many > few and long > short:
+        if self.task.is_placed:
+            rate = min(rate, short / few)
+        elif many > few and long > short:
             rate = (long - short) / (many - few)
         sampler = self.task.sampler
         per_move, chains = sampler.kernel.transition.num_gradients, sampler.num_chains
@@ -139,7 +158,7 @@ class Planner:
             len(self.task.indices),
             chains,
             rate,
-            max(0.0, short - few * rate),
+            max(0.0, long - many * rate),
         )
 
     def _is_worth_trying(self, plan: Plan) -> bool:
@@ -167,12 +186,12 @@ class Planner:
         return is_short, plan.gap if is_short else float(plan.gradients)
 
     def _change(self, change: Callable[[Task], Task]) -> bool:
-        """Tune and make the short runs of a changed task; say whether it has changed."""
-        changed = change(self.task)
-        if changed is self.task:
+        """Begin with a changed task; say whether it has changed."""
+        task = self.task.scheduled(self._schedule)
+        changed = change(task)
+        if changed is task:
             return False
-        self.task = tuned(changed)
-        self._known, self._costs = self._short_runs(self.task)
+        self._begin(changed)
         return True
 
     def _refitted(self, task: Task) -> Task:

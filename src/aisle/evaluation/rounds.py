@@ -24,7 +24,7 @@ from aisle.evaluation.task import (
     anneal_simulated,
     tuned,
 )
-from aisle.evaluation.work import Job, Outcome, is_late
+from aisle.evaluation.work import Job, Outcome, is_averaged, is_late
 from aisle.statistics import CLEAR, summarise
 
 # A latent is in use if its mean under q varies by more than this over the examples.
@@ -154,6 +154,7 @@ def _joined(one: Outcome, other: Outcome) -> Outcome:
     numbers = {
         name: np.concatenate([one.numbers[name], rows]) if one.numbers else rows
         for name, rows in other.numbers.items()
+        if not is_averaged(name)
     }
     indices = np.concatenate([one.indices, other.indices])
     return Outcome(indices, numbers, one.seconds + other.seconds)

@@ -18,7 +18,8 @@ class Sampler(Chosen):
     Attributes:
         num_chains: C, chains of an example.
         num_temperatures: T, from 2; with a tolerance a pilot chooses it instead.
-        kernel: schedule, transition, and the acceptance that a pilot tunes step sizes to.
+        kernel: schedule, transition, and the acceptance that a pilot tunes step sizes to. With a
+            tolerance a pilot places the temperatures where the schedule is the usual one, sigmoid.
         refit: updates by which a copy of the proposal is fitted to data simulated from the model
             before chains start from it, 0 for none: for an encoder that is too sure of itself.
             None: with a tolerance, this and smaller steps are tried where a plan is long.

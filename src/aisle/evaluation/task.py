@@ -9,17 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.annealing import HMC, Ladder, tuning
+from aisle.annealing import HMC, Ladder, schedules, tuning
+from aisle.annealing.kernel import Schedule
 from aisle.context import in_context, parts_of
 from aisle.evaluation import examples, pilot, refitting
 from aisle.evaluation.folders import kept
 from aisle.evaluation.sampler import Certificate, Sampler
-from aisle.evaluation.work import Job, Outcome, preferred_examples, walk
+from aisle.evaluation.work import ExampleFunction, Job, Outcome, preferred_examples, walk
 from aisle.models.use import simulate
 from aisle.types import Model, PRNGKey, Proposal
 
 # What the keys of an evaluation are for.
-PILOT, FORWARD, BDMC, IMPORTANCE, REFIT, PLAN = range(6)
+PILOT, FORWARD, BDMC, IMPORTANCE, REFIT, PLAN, PLACE = range(7)
 
 _CAREFUL_ACCEPT = 0.97
 
@@ -77,7 +78,13 @@ class Task(NamedTuple):
     @property
     def suffix(self) -> str:
         """Tells files of other starts and kernels than those that were asked for."""
-        return "-refitted" * (self.num_refits > 0) + "-careful" * self.is_careful
+        words = "-refitted" * (self.num_refits > 0) + "-careful" * self.is_careful
+        return words + "-placed" * self.is_placed
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a pilot has placed the temperatures."""
+        return isinstance(self.sampler.kernel.schedule, schedules.Placed)
 
     @property
     def num_tuned(self) -> int:
@@ -105,6 +112,11 @@ class Task(NamedTuple):
         _, context = parts_of(self.x)
         order = np.random.default_rng([self.seed, BDMC]).permutation(len(self.indices))
         return jax.tree.map(lambda a: a[order[numbers % len(order)]], context)
+
+    def scheduled(self, schedule: Schedule) -> "Task":
+        """Return the task with another schedule."""
+        kernel = dataclasses.replace(self.sampler.kernel, schedule=schedule)
+        return self._replace(sampler=dataclasses.replace(self.sampler, kernel=kernel))
 
     def path(self, *names: str) -> Path | None:
         """Return a path in the folder of results, if there is one."""
@@ -183,7 +195,7 @@ def tuned(task: Task) -> Task:
     kernel, number = task.sampler.kernel, task.num_tuned
 
     def tune() -> dict[str, np.ndarray]:
-        number_of_start = 2 * (task.num_refits > 0) + task.is_careful
+        number_of_start = 4 * task.is_placed + 2 * (task.num_refits > 0) + task.is_careful
         key_x, key_chains = jax.random.split(task.key(number_of_start, PILOT))
         if task.pilot_x is None:
             contexts = task.contexts(np.arange(pilot.NUM_EXAMPLES))
@@ -199,38 +211,69 @@ def tuned(task: Task) -> Task:
     return task._replace(step_sizes=stored["step_sizes"], spent=task.spent.more(gradients, seconds))
 
 
+def placed(task: Task, num_temperatures: int, num_examples: int, num_chains: int) -> Task:
+    """Place the temperatures anew by short chains, and tune step sizes to them.
+
+    A schedule of the user's own stays as it is.
+    """
+    kernel = task.sampler.kernel
+    if kernel.schedule is not schedules.sigmoid:
+        return task
+    every = np.arange(num_examples)
+    run = anneal_simulated(task, num_temperatures, every, PLACE, num_chains)
+    per_move = kernel.transition.num_gradients
+    cost = examples.num_gradients_both_ways(num_temperatures, per_move, num_chains)
+    task = task._replace(spent=task.spent.more(len(run.indices) * cost, run.seconds))
+    ratios = run.numbers["mean_log_ratio"]
+    if not np.all(np.isfinite(ratios)):
+        return task
+    schedule = schedules.placed(kernel.betas(num_temperatures), ratios)
+    return tuned(task.scheduled(schedule))
+
+
 def anneal_given(task: Task, num_temperatures: int) -> Outcome:
     """Anneal the given examples."""
-    ladder, num_chains = task.ladder(num_temperatures), task.sampler.num_chains
-    per_move = ladder.transition.num_gradients
-    job = Job(
-        name=f"T={num_temperatures}, log p(x)",
-        function=examples.forward,
-        context=(task.model, task.proposal, ladder, num_chains),
-        key=task.key(num_temperatures, FORWARD),
-        xs=task.x,
-        indices=task.indices,
-        gradients=examples.num_gradients(num_temperatures, per_move, num_chains),
-        preferred=preferred_examples(num_chains, ladder.num_gradients),
-    )
-    return task.walk(job, f"T{num_temperatures}", "forward")
+    chains = (num_temperatures, FORWARD, task.sampler.num_chains)
+    return _anneal(task, examples.forward, task.x, task.indices, *chains)
 
 
 def anneal_simulated(
     task: Task, num_temperatures: int, indices: np.ndarray, purpose: int, num_chains: int
 ) -> Outcome:
     """Anneal simulated examples of these numbers both ways, for a certificate or for a plan."""
-    name = "bidirectional" if purpose == BDMC else "pilot"
+    xs = in_context(None, task.contexts(indices))
+    chains = (num_temperatures, purpose, num_chains)
+    return _anneal(task, examples.both_ways, xs, indices, *chains)
+
+
+def _anneal(
+    task: Task,
+    function: ExampleFunction,
+    xs: PyTree,
+    indices: np.ndarray,
+    num_temperatures: int,
+    purpose: int,
+    num_chains: int,
+) -> Outcome:
+    name, count = _WALKS[purpose]
     ladder = task.ladder(num_temperatures)
-    per_move = ladder.transition.num_gradients
     job = Job(
-        name=f"T={num_temperatures}, {name}",
-        function=examples.both_ways,
+        name=f"T={num_temperatures}, {'log p(x)' if purpose == FORWARD else name}",
+        function=function,
         context=(task.model, task.proposal, ladder, num_chains),
         key=task.key(num_temperatures, purpose),
-        xs=in_context(None, task.contexts(indices)),
+        xs=xs,
         indices=indices,
-        gradients=examples.num_gradients_both_ways(num_temperatures, per_move, num_chains),
+        gradients=count(num_temperatures, ladder.transition.num_gradients, num_chains),
         preferred=preferred_examples(num_chains, ladder.num_gradients),
     )
     return task.walk(job, f"T{num_temperatures}", name)
+
+
+# Of each purpose, the name of its folder and what an example costs.
+_WALKS = {
+    FORWARD: ("forward", examples.num_gradients),
+    BDMC: ("bidirectional", examples.num_gradients_both_ways),
+    PLAN: ("pilot", examples.num_gradients_both_ways),
+    PLACE: ("placing", examples.num_gradients_both_ways),
+}

@@ -156,7 +156,7 @@ def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[Outcome]:
         filled = np.resize(places, size)
         numbers = processes.gather(run(arrays, key, *_slice(job, filled, mesh)))
         numbers = {name: a[: len(places)] for name, a in numbers.items()}
-        for name in filter(_is_averaged, numbers):
+        for name in filter(is_averaged, numbers):
             numbers[name] = numbers[name].sum(0, np.float64, keepdims=True)
         yield Outcome(job.indices[places], numbers, time.perf_counter() - start)
         start = time.perf_counter()
@@ -172,11 +172,12 @@ def _together(job: Job, tiles: list[Outcome]) -> Outcome:
     numbers = {}
     for name in tiles[0].numbers:
         rows = np.concatenate([tile.numbers[name] for tile in tiles])
-        numbers[name] = rows.sum(0) / len(place) if _is_averaged(name) else rows[order]
+        numbers[name] = rows.sum(0) / len(place) if is_averaged(name) else rows[order]
     return Outcome(indices, numbers, seconds)
 
 
-def _is_averaged(name: str) -> bool:
+def is_averaged(name: str) -> bool:
+    """Say whether a number is averaged over examples on the way."""
     return name.startswith("mean_")
 
 

@@ -52,11 +52,11 @@ class ConvolutionalEncoder(eqx.Module):
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         """Apply the network to one example."""
         height, width, channels = self.shape
-        picture = x.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
-        hidden = picture.reshape(-1, height, width)
+        picture = x.reshape(-1, height, width, channels).transpose(1, 2, 0, 3)
+        hidden = picture.reshape(height, width, -1)
         for layer in self.layers:
-            hidden = self.activation(layer(hidden))
-        return self.head(hidden.ravel())
+            hidden = self.activation(_convolved(layer, hidden, strides=(2, 2), padding=1))
+        return self.head(hidden.transpose(2, 0, 1).ravel())
 
 
 class ConvolutionalDecoder(eqx.Module):
@@ -99,13 +99,34 @@ class ConvolutionalDecoder(eqx.Module):
     def __call__(self, z: Float[Array, " latent"]) -> Float[Array, " outputs"]:
         """Apply the network to one latent."""
         *sizes, (height, width) = sizes_of(self.shape, len(self.layers))
-        hidden = self.head(z).reshape(-1, height, width)
+        hidden = self.head(z).reshape(-1, height, width).transpose(1, 2, 0)
         for layer, (height, width) in zip(self.layers, reversed(sizes), strict=True):
+            wide = _convolved(layer, self.activation(hidden), dilation=(2, 2), padding=2)
             # An odd size is one less than twice what it was halved to.
-            hidden = layer(self.activation(hidden))[:, :height, :width]
+            hidden = wide[:height, :width]
         height, width, channels = self.shape
-        picture = hidden.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+        picture = hidden.reshape(height, width, -1, channels).transpose(2, 0, 1, 3)
         return picture.ravel() + self.bias
+
+
+def _convolved(
+    layer: eqx.nn.Conv2d | eqx.nn.ConvTranspose2d,
+    picture: Float[Array, "height width channels"],
+    *,
+    padding: int,
+    strides: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+) -> Float[Array, "newheight newwidth newchannels"]:
+    """Apply a layer of Equinox with channels last: its own order is 1.5 times as slow on a CPU."""
+    result = jax.lax.conv_general_dilated(
+        picture[None],
+        layer.weight.transpose(2, 3, 1, 0),
+        window_strides=strides,
+        padding=[(padding, padding)] * 2,
+        lhs_dilation=dilation,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )[0]
+    return result if layer.bias is None else result + layer.bias.reshape(1, 1, -1)
 
 
 def sizes_of(shape: Shape, number: int) -> list[tuple[int, int]]:

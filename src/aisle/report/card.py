@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from aisle.data.sources import SOURCES
@@ -19,6 +20,9 @@ from aisle.runs.loading import EXPORTED
 _NUM_SAMPLES = 64
 _PICTURE = "samples.png"
 
+# Without a picture, there is a context that samples need.
+_GIVEN = "x = aisle.sample(model, 10, context=context)  # of ten examples, an aisle.Context"
+
 _CARD = """\
 ---
 library_name: aisle
@@ -28,7 +32,7 @@ tags: [latent-variable model, density estimation, annealed importance sampling]
 
 # {name}
 
-A latent-variable model p(x, z) of {data_name}, trained and measured with aisle.
+A latent-variable model p(x, z) of {data_name}, trained and measured with aisle: {about}.
 {picture}
 ## Load
 
@@ -36,7 +40,7 @@ A latent-variable model p(x, z) of {data_name}, trained and measured with aisle.
 import aisle
 
 model, proposal = aisle.load({load})
-x = aisle.sample(model, 10)
+{use}
 ```
 
 `{file}` has the weights and how to build the networks, and no code. Without aisle,
@@ -93,14 +97,14 @@ def card(opened: opening.Run, name: str, has_picture: bool) -> str:
     """Return the text of the card of a run."""
     run = read_run(opened.path)
     data = opened.stored["data"]
-    own = (
-        "" if opened.config is not None and not opened.config.is_own_model else ", model, proposal"
-    )
+    is_own = opened.config is None or opened.config.is_own_model
     return _CARD.format(
         name=name,
         data_name=run.data_name,
+        about=_about(opened.model, is_own),
         picture=f"\n![Samples]({_PICTURE})\n" if has_picture else "",
-        load=f'"{name}"{own}',
+        use="x = aisle.sample(model, 10)" if has_picture else _GIVEN,
+        load=f'"{name}"{", model, proposal" if is_own else ""}',
         file=EXPORTED,
         measured=_measured(opened, run),
         data=_data(data),
@@ -108,6 +112,17 @@ def card(opened: opening.Run, name: str, has_picture: bool) -> str:
         versions=_versions(opened),
         licence=_licence(data),
     )
+
+
+def _about(model: Any, is_own: bool) -> str:
+    """Return what the model is made of."""
+    number = sum(a.size for a in jax.tree.leaves(model) if eqx.is_inexact_array(a))
+    if is_own:
+        return f"{type(model).__name__}, {number:,} weights"
+    latents = jax.eval_shape(model.sample_prior, jax.random.key(0))
+    size = sum(a.size for a in jax.tree.leaves(latents))
+    family = type(model.likelihood).__name__
+    return f"{size:,} latents, the likelihood {family}, {number:,} weights"
 
 
 def _draw(opened: opening.Run, path: Path) -> bool:

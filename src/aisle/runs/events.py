@@ -1,5 +1,6 @@
 """The metrics of a run as an event file of TensorBoard, by the `tensorboard` package alone."""
 
+import importlib.util
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -8,17 +9,20 @@ from typing import Any
 from aisle.errors import InputError
 
 
+def check_installed() -> None:
+    """Refuse to promise a file of TensorBoard where it is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise InputError(
+            "tensorboard is asked for but not installed: pip install 'aisle[tensorboard]'"
+        )
+
+
 class EventFile:
     """An event file in a folder; with `resume_at`, it replaces what others say of later updates."""
 
     def __init__(self, folder: Path, resume_at: int | None) -> None:
-        try:
-            from tensorboard.compat.proto import event_pb2, summary_pb2
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-        except ImportError:
-            raise InputError(
-                "tensorboard is asked for but not installed: pip install 'aisle[tensorboard]'"
-            ) from None
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         # Their classes are made at run time, where no type checker sees them.
         events: Any = event_pb2

@@ -12,6 +12,7 @@ from aisle.learning.loop import report
 from aisle.learning.recording import Recorder, Snapshot
 from aisle.objects import Chosen
 from aisle.runs import checkpoints, folder
+from aisle.runs.events import check_installed
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +41,8 @@ class RunFolder(Chosen):
         is_kept = 0 <= self.checkpoint_minutes < float("inf")
         check(is_kept, "checkpoint_minutes", self.checkpoint_minutes, "finite, 0 or more")
         check_count("keep_checkpoints", self.keep_checkpoints)
+        if self.tensorboard:
+            check_installed()
 
     @property
     def folder(self) -> Path:

@@ -103,6 +103,7 @@ class PlainEncoder(Encoder):
         return Plain(super().__call__(x))
 
 
+@pytest.mark.slow
 def test_a_distribution_need_not_be_a_pytree():
     keys, model, proposal, xs = contract_batch("linear-gaussian")
     plain = PlainEncoder(proposal.weight, proposal.bias, proposal.log_scale)
@@ -139,6 +140,7 @@ class Still(AIS):
         return self.kernel.ladder(self.num_temperatures, state, last_move=False)
 
 
+@pytest.mark.slow
 def test_special_cases_are_exact():
     """One temperature without its move is iwae; one chain at the posterior at once is mh-hmc.
 
@@ -285,6 +287,7 @@ def test_step_sizes_move_towards_the_target(name, target, sign):
     np.testing.assert_allclose(method.adapt(jnp.full(3, 99.0), metrics), largest)
 
 
+@pytest.mark.slow
 def test_the_bound_of_chains_is_by_chains_whatever_their_schedule():
     """From a poor encoder, chains at the posterior alone would have the weights of its samples."""
     model, _, xs = problem("linear-gaussian")

@@ -97,6 +97,7 @@ def test_chains_spend_the_gradients_that_they_claim():
     assert found == [2 * method.num_gradients for method in methods]
 
 
+@pytest.mark.slow
 def test_the_bound_spends_the_gradients_that_it_claims():
     """It never moves at beta = 1, where nothing is weighed any more."""
     counts, method = collections.Counter(), AIS(2, 3, KERNEL)
@@ -107,7 +108,9 @@ def test_the_bound_spends_the_gradients_that_it_claims():
     assert counts["gradient"] == method.bound_gradients
 
 
-@pytest.mark.parametrize("kind", [VAE, IWAE, DReG])
+@pytest.mark.parametrize(
+    "kind", [DReG, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (VAE, IWAE))]
+)
 def test_samples_spend_the_gradients_that_they_claim(kind):
     """Count matrix products: the compiler merges the passes of theta and phi if it can.
 

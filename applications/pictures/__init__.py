@@ -1,0 +1,1 @@
+"""Pictures by linear layers and by convolutions."""

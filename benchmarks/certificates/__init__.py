@@ -1,0 +1,1 @@
+"""What certificates cost and whether they are right."""
