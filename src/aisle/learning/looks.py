@@ -38,8 +38,8 @@ class Validation(Chosen):
     Attributes:
         x: held-out examples, as those to train on.
         every: epochs between two bounds; by default as often as costs a tenth of training.
-        keep: "best" to use the weights of the highest bound of the last phase, "last" to use the
-            last ones.
+        keep: "best" to use the weights of the highest bound of the last phase, those that it starts
+            from included, "last" to use the last ones.
         context: of the held-out examples, where those to train on have one.
     """
 

@@ -112,6 +112,9 @@ class Loop:
             since_look: list[float] = []
             number = 0
             for chunk, state, log in self._chunks(snapshot.state, first):
+                if log is None:
+                    snapshot = Snapshot(state, self._best_at_start(state, snapshot.best))
+                    continue
                 done = chunk.first_update + chunk.num_updates
                 records = list(self._records(chunk, log))
                 since_look += [float(record["bound"]) for record in records]
@@ -154,7 +157,10 @@ class Loop:
         if not signal_number:
             _check_converged(history)
         best = self._whole(snapshot).best
-        arrays = current(state) if best is None or best.weights is None else best.weights
+        # Whoever interrupts before the first look wants what was trained, not where it started.
+        is_start = best is not None and best.update == self._begin and not best.num_since
+        is_latest = best is None or best.weights is None or (is_start and signal_number > 0)
+        arrays = current(state) if is_latest else best.weights
         static = self.stages[-1].step.static
         model, proposal = eqx.combine(processes.own_copy(arrays), static)
         return Fitted(model, proposal, state, history, signal_number > 0)
@@ -191,8 +197,11 @@ class Loop:
 
     def _chunks(
         self, state: TrainState, first: int
-    ) -> Iterator[tuple[Chunk, TrainState, UpdateLog]]:
-        """Run the updates from `first` on, in chunks of about a second."""
+    ) -> Iterator[tuple[Chunk, TrainState, UpdateLog | None]]:
+        """Run the updates from `first` on, in chunks of about a second.
+
+        The last phase begins with an empty chunk, which has no log.
+        """
         update, begin = first, 0
         everywhere = jax.NamedSharding(self.mesh, jax.P())
         key = processes.place(self.key, everywhere)
@@ -203,6 +212,8 @@ class Loop:
                 continue
             if is_new:
                 state = processes.place(enter(state, stage.step), everywhere)
+            if update == self._begin and stage is self.stages[-1]:
+                yield Chunk(update, 0), state, None
             # Another method may be much slower.
             length, run = 1, make_chunk(stage.step, self.mesh, self.batch_size)
             is_compiled, following = False, self._chunk(update, length, stage)
@@ -232,6 +243,22 @@ class Loop:
     def _phase(self, update: int) -> int:
         """Return the number of the phase that made an update."""
         return next((i for i, s in enumerate(self.stages) if update <= s.end), len(self.stages) - 1)
+
+    @property
+    def _begin(self) -> int:
+        """The update after which the last phase begins."""
+        return self.stages[-2].end if len(self.stages) > 1 else 0
+
+    def _best_at_start(self, state: TrainState, best: Best | None) -> Best | None:
+        """Return the best weights before the last phase, which are those that it starts from."""
+        if best is None or best.weights is None or self.bounder is None:
+            return best
+        step, phase = self.stages[-1].step, len(self.stages) - 1
+        arrays = processes.own_copy(current(state))
+        weights = eqx.combine(arrays, step.static)
+        held_out = self.bounder(step.method, weights, processes.own_copy(state.method))
+        found = _better(best, held_out, arrays, self._begin, phase)
+        return found._replace(num_since=np.zeros((), np.int32))
 
     def _is_look(self, update: int) -> bool:
         stage = self.stages[self._phase(update)]
