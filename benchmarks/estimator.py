@@ -179,7 +179,9 @@ def main() -> None:
     table = markdown_table(columns, rows(found))
     spent = "\n".join(f"- {name}: {number:.1f} s" for name, number in seconds.items())
     text = f"{table}\n\nA fit to 1,000 rows of 20 columns, processor time:\n\n{spent}\n"
-    PLACE.with_suffix(".md").write_text(f"{(__doc__ or '').strip()}\n\n{text}")
+    said = (__doc__ or "").partition("\n\n")[2].strip()
+    title = "# LatentDensity by its defaults, and models of scikit-learn"
+    PLACE.with_suffix(".md").write_text(f"{title}\n\n{said}\n\n{text}")
     print(text)
 
 

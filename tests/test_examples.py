@@ -119,10 +119,13 @@ def test_a_decoder_from_elsewhere(tmp_path, monkeypatch):
 def test_a_vae_of_pytorch_is_evaluated_and_trained_on(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed: make test-doors has it")
     found = run_example("pytorch_vae.py", tmp_path, monkeypatch)
-    before, after = found["before"], found["after"]
-    assert before.importance.bound.mean < before.mean  # both are too low, and annealing less so
-    assert before.gap.mean < 1 and found["gain"].mean() > 4 * found["error"]
-    assert after.mean > before.mean
+    before = found["before"]
+    missed = before.importance.ais_difference
+    # Both are lower bounds, the one by annealing is certified, and so it is not the lower one.
+    assert missed.mean > -4 * missed.standard_error
+    assert before.importance.elbo.mean < before.importance.bound.mean
+    assert before.gap.mean + 4 * before.gap.standard_error < 0.25
+    assert found["gain"].mean() > 4 * found["error"]
 
 
 def test_every_example_is_tested():

@@ -19,13 +19,20 @@ def read(file: Path) -> Lines:
 
 
 def write(folder: Path) -> None:
-    """Write a table for each study that has lines, and the pictures of two."""
-    for name, table in TABLES.items():
+    """Write a page for each study, and the pictures of two."""
+    for name in TABLES:
         lines = read(folder / f"{name}.jsonl")
-        if lines:
-            (folder / f"{name}.md").write_text(table(lines) + "\n")
+        (folder / f"{name}.md").write_text(page(name, lines))
         if lines and name in PICTURES:
             PICTURES[name](lines).savefig(folder / f"{name}.png", dpi=150)
+
+
+def page(name: str, lines: Lines) -> str:
+    """Return the table of a study, after its picture if it has one."""
+    if not lines:
+        return "Not recorded yet.\n"
+    picture = f"![{name}](results/certificates/{name}.png)\n\n" if name in PICTURES else ""
+    return picture + TABLES[name](lines) + "\n"
 
 
 def _mean(value: dict[str, Any], spec: str = ".3f") -> str:
@@ -34,7 +41,9 @@ def _mean(value: dict[str, Any], spec: str = ".3f") -> str:
 
 def _table(texts: list[dict[str, str]]) -> str:
     first = next(iter(texts[0]))
-    sides = {name: "left" if name in (first, "way", "method") else "right" for name in texts[0]}
+    sides = {
+        name: "left" if name in (first, "way", "method", "what") else "right" for name in texts[0]
+    }
     return markdown_table(sides, [list(row.values()) for row in texts])  # pyright: ignore[reportArgumentType]
 
 

@@ -17,4 +17,18 @@ BREAKS = [
         "= 0.0",
         "estimator/test_estimator.py::test_the_start_is_factor_analysis",
     ),
+    Break(
+        "more factors than usual whatever they gain",
+        "estimator/starting.py",
+        "scores[best] > scores[fewer] + _WORTH",
+        "scores[best] > scores[fewer]",
+        "estimator/test_estimator.py::test_the_number_of_factors_is_chosen_by_what_is_held_out",
+    ),
+    Break(
+        "step sizes of scores move away from the target acceptance",
+        "evaluation/rows.py",
+        "found[4].mean(axis=0) - target",
+        "target - found[4].mean(axis=0)",
+        "estimator/test_estimator.py::test_step_sizes_reach_the_target",
+    ),
 ]

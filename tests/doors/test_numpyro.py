@@ -9,7 +9,14 @@ import numpyro.distributions as dist
 import pytest
 from jax.example_libraries import stax
 from jax.scipy.stats import norm
-from numpyro.infer.autoguide import AutoDelta, AutoNormal
+from numpyro import handlers
+from numpyro.infer.autoguide import (
+    AutoDAIS,
+    AutoDelta,
+    AutoLowRankMultivariateNormal,
+    AutoMultivariateNormal,
+    AutoNormal,
+)
 from numpyro.infer.util import log_density
 
 import aisle
@@ -181,6 +188,54 @@ def test_an_autoguide_knows_its_scale():
     assert len(jax.tree.leaves(eqx.filter(proposal, eqx.is_inexact_array))) == 6
 
 
+def chained(y):
+    mu = numpyro.sample("mu", dist.Normal(numpyro.param("start", jnp.array(0.3))))
+    tau = numpyro.sample("tau", dist.LogNormal(mu, 0.5))
+    numpyro.sample("unit", dist.Normal(mu, tau).expand([8]))
+
+
+def test_a_guide_may_draw_one_site_given_another():
+    _, proposal = aisle.from_numpyro(schools, chained, example=EFFECTS)
+    q = proposal(jnp.asarray(EFFECTS))
+    z = {"mu": jnp.array(1.0), "tau": jnp.array(-0.7), "unit": jnp.linspace(-1, 1, 8)}
+    # The volume of tau = exp(z) and the 1 / tau of a log-normal density cancel out.
+    exact = norm.logpdf(1, 0.3) + norm.logpdf(-0.7, 1, 0.5)
+    exact += norm.logpdf(z["unit"], 1, np.exp(-0.7)).sum()
+    assert float(q.log_prob(z)) == pytest.approx(float(exact), rel=1e-5)
+    zs = many(q.sample)(jax.random.split(jax.random.key(4), 4000))
+    assert abs(np.corrcoef(zs["mu"], zs["tau"])[0, 1] - 1 / np.sqrt(1.25)) < 4 * 0.2 / np.sqrt(4000)
+    slope = jax.grad(lambda p: p(jnp.asarray(EFFECTS)).log_prob(z))(proposal).params["start"]
+    assert float(slope) == pytest.approx(0.7, rel=1e-5)
+
+
+LOC, LOWER = jnp.linspace(-1, 1, 10), 0.2 * jnp.tri(10) + 0.1 * jnp.diag(jnp.arange(10.0))
+FACTOR = {"auto_cov_factor": jnp.ones((10, 2)), "auto_scale": jnp.linspace(0.1, 0.3, 10)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        (AutoMultivariateNormal, {"auto_loc": LOC, "auto_scale_tril": LOWER}),
+        (AutoLowRankMultivariateNormal, {"auto_loc": LOC, **FACTOR}),
+    ],
+)
+def test_an_autoguide_of_one_vector_has_its_density(kind, params):
+    guide = kind(schools)
+    _, proposal = aisle.from_numpyro(schools, guide, example=EFFECTS, params=params)
+    known = handlers.seed(handlers.substitute(guide, params), 3)
+    sites = handlers.trace(known).get_trace(EFFECTS)
+    z = {name: sites[name]["value"] for name in ("mu", "tau", "unit")}
+    z["tau"] = jnp.log(z["tau"])
+    law = sites["_auto_latent"]
+    q = proposal(jnp.asarray(EFFECTS))
+    wanted = float(law["fn"].log_prob(law["value"]))
+    assert float(q.log_prob(z)) == pytest.approx(wanted, rel=1e-4)
+    zs = many(q.sample)(jax.random.split(jax.random.key(5), 4000))
+    assert jax.tree.map(jnp.shape, q.scale) == jax.tree.map(jnp.shape, z)
+    spread = jax.tree.map(lambda a, s: np.abs(a.std(0) / s - 1), zs, q.scale)
+    assert all(np.all(a < 4 / np.sqrt(8000)) for a in jax.tree.leaves(spread))
+
+
 def vae(batch):
     """The VAE of NumPyro's examples, with fewer units."""
     batch = batch.reshape(len(batch), -1)
@@ -274,15 +329,20 @@ def test_models_that_cannot_be_taken(model, words):
         aisle.from_numpyro(model, example=np.array(0.0))
 
 
-def elsewhere(y):
-    numpyro.sample("mu", dist.Normal())
-    numpyro.sample("tau", dist.Normal())
+class Unknown(dist.Normal):
+    def log_prob(self, value):
+        raise NotImplementedError
+
+
+def without_a_density(y):
+    numpyro.sample("mu", Unknown())
+    numpyro.sample("tau", dist.LogNormal())
     numpyro.sample("unit", dist.Normal().expand([8]))
 
 
-def chained(y):
-    mu = numpyro.sample("mu", dist.Normal())
-    numpyro.sample("tau", dist.LogNormal(mu))
+def elsewhere(y):
+    numpyro.sample("mu", dist.Normal())
+    numpyro.sample("tau", dist.Normal())
     numpyro.sample("unit", dist.Normal().expand([8]))
 
 
@@ -290,7 +350,7 @@ def chained(y):
     ("guide", "words"),
     [
         (elsewhere, "guide draws tau from another support than the model"),
-        (chained, "guide draws tau from a distribution that depends on other draws"),
+        (without_a_density, "guide has no density that can be computed at a given point"),
         (lambda y: numpyro.sample("mu", dist.Normal()), r"guide has the latent sites \['mu'\]"),
     ],
 )
@@ -299,9 +359,16 @@ def test_guides_that_cannot_be_taken(guide, words):
         aisle.from_numpyro(schools, guide, example=EFFECTS)
 
 
-def test_a_guide_of_points_has_no_density():
-    with pytest.raises(InputError, match="site mu of the guide is a point"):
-        aisle.from_numpyro(schools, AutoDelta(schools), example=EFFECTS)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (AutoDelta, "site mu of the guide is a point"),
+        (AutoDAIS, "which is not one vector of all of them"),
+    ],
+)
+def test_autoguides_that_cannot_be_taken(kind, words):
+    with pytest.raises(InputError, match=words):
+        aisle.from_numpyro(schools, kind(schools), example=EFFECTS)
 
 
 def test_latents_outside_of_the_plate():

@@ -125,7 +125,8 @@ def flat(output):
 @pytest.mark.parametrize("name", LAYERS)
 def test_outputs_and_gradients_are_those_of_pytorch(name):
     made = network(*LAYERS[name])
-    model, _ = aisle.from_torch(made, likelihood="gaussian")
+    outputs = flat(made(torch.zeros(1, NUM_LATENTS))).shape[1]
+    model, _ = aisle.from_torch(made, aisle.Gaussian(outputs))
     z = np.random.default_rng(3).normal(0, 2, (4, NUM_LATENTS)).astype(np.float32)
     there = torch.tensor(z, requires_grad=True)
     wanted = flat(made(there))
@@ -287,6 +288,12 @@ class Detached(nn.Module):
         (lambda: network(nn.ConvTranspose2d(2, 1, 3)), "num_latents is None"),
         (lambda: network(nn.Flatten(2), nn.Linear(2, 3)), "does not take a batch of the shape"),
         (lambda: network(nn.Linear(2, 3), nn.Softmax(1)), "all outputs .* between 0 and 1"),
+        (
+            lambda: network(Called(lambda h: torch.distributions.Bernoulli(logits=h))),
+            "it returns a Bernoulli, and not tensors alone",
+        ),
+        (lambda: network(Called(lambda h: (h, h))), "'bernoulli', .* but the decoder returns 2"),
+        (lambda: network(Called(lambda h: h / 0.0)), "outputs of the decoder are not finite"),
     ],
 )
 def test_what_cannot_be_taken_is_named(made, words):
@@ -315,6 +322,12 @@ class Called3(nn.Module):
 def test_parts_that_do_not_fit(options, words):
     with pytest.raises(InputError, match=words):
         aisle.from_torch(vae()[0], **options)
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_a_class_is_no_likelihood():
+    with pytest.raises(InputError, match="likelihood is Bernoulli: give a name"):
+        aisle.from_torch(vae()[0], aisle.Bernoulli)
 
 
 def test_a_model_of_elsewhere_has_no_state_dict():

@@ -9,13 +9,15 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import FactorAnalysis
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
-from aisle.estimator.columns import unique_rows
+from aisle.data.tables import Column
+from aisle.estimator.columns import as_frame, unique_rows
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
 from aisle.estimator.training import (
     _looks as looks_of,
@@ -214,6 +216,15 @@ def test_frames_have_names_in_and_out():
     )
 
 
+def test_frames_are_made_of_numbers_with_texts_index_and_whole_numbers():
+    known = [Column("a", "real", ()), Column("n", "count", ()), Column("t", "bit", ("no", "yes"))]
+    like = pd.DataFrame({"a": [0, 0]}, index=[7, 3])
+    found = as_frame(np.array([[0.5, 2.0, 1.0], [1.0, 0.0, np.nan]]), known, "pandas", like)
+    expected = {"a": [0.5, 1.0], "n": [2, 0], "t": ["yes", None]}
+    pd.testing.assert_frame_equal(found, pd.DataFrame(expected, index=[7, 3]))
+    assert as_frame(np.array([[0.5]]), [Column("n", "count", ())], "pandas")["n"][0] == 0.5
+
+
 def test_pipelines():
     pipeline = make_pipeline(StandardScaler(), LatentDensity(**SMALL)).fit(X)
     assert np.isfinite(pipeline.score(X))
@@ -237,6 +248,9 @@ def test_grid_search():
 def test_clones_are_not_fitted(fitted):
     copy = clone(fitted)
     assert copy.get_params() == fitted.get_params() and not hasattr(copy, "model_")
+    for method in (copy.score, copy.transform, copy.impute, copy.certify, copy.inverse_transform):
+        with pytest.raises(NotFittedError):
+            method(X)
 
 
 def test_progress_is_shown_when_asked(capsys):

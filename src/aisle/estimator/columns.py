@@ -30,8 +30,7 @@ def learn(
         )
     if is_frame(x) and (likelihood == "auto" or not isinstance(likelihood, str)):
         validate_data(estimator, x, skip_check_array=True)
-        if len(x) < 2:
-            raise InputError(f"has {len(x)} sample: give at least 2", argument="X")
+        _check_rows(x, 2)
         kinds = {} if isinstance(likelihood, str) else dict(likelihood)
         values, columns = _whole_table(x, kinds)
         return values, columns, tuple(FAMILY_OF[column.kind] for column in columns)
@@ -51,6 +50,7 @@ def numbers(estimator: Any, x: Any, columns: Sequence[Column] | None) -> np.ndar
     if columns is None or not is_frame(x):
         return _array(estimator, x, reset=False)
     validate_data(estimator, x, skip_check_array=True, reset=False)
+    _check_rows(x, 1)
     return read_table(x, columns).values
 
 
@@ -64,17 +64,22 @@ def levels_of(families: Sequence[str], values: np.ndarray, columns: Any) -> tupl
     return tuple(found)
 
 
-def as_frame(values: np.ndarray, columns: Sequence[Column], library: str) -> Any:
-    """Return numbers as a frame of pandas or polars, with the texts that codes stand for."""
+def as_frame(values: np.ndarray, columns: Sequence[Column], library: str, like: Any = None) -> Any:
+    """Return numbers as a frame of pandas or polars, with the texts that codes stand for.
+
+    Counts and bits are integers if all are whole, and rows have the index of a frame like it.
+    """
 
     def decoded(column: Column, own: np.ndarray) -> Any:
         if not column.levels:
-            return own
+            is_whole = column.kind in ("count", "bit") and np.all(own == np.floor(own))
+            return own.astype(np.int64) if is_whole else own
         return [None if np.isnan(code) else column.levels[int(code)] for code in own]
 
     pairs = zip(columns, values.T, strict=True)
     named = {column.name: decoded(column, own) for column, own in pairs}
-    return importlib.import_module(library).DataFrame(named)
+    index = {"index": like.index} if hasattr(like, "index") and library == "pandas" else {}
+    return importlib.import_module(library).DataFrame(named, **index)
 
 
 def check_precision(values: np.ndarray) -> None:
@@ -101,6 +106,11 @@ def unique_rows(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndar
     _, first, place = np.unique(as_bytes, return_index=True, return_inverse=True)
     total = np.bincount(place.ravel(), weights[weights > 0])
     return x[first], total / total.mean()
+
+
+def _check_rows(x: Any, least: int) -> None:
+    if len(x) < least:
+        raise InputError(f"has {len(x)} sample(s): give at least {least}", argument="X")
 
 
 def _array(estimator: Any, x: Any, *, reset: bool) -> np.ndarray:

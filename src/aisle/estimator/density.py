@@ -153,7 +153,8 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         """Return the mean of z of each row, by the encoder or by annealing."""
         if self.embedding == "annealing":
             return self.score_rows(X).latents
-        return encode_rows(self.proposal_, examples_of(self._values(X)))
+        values = self._values(X)
+        return encode_rows(self.proposal_, examples_of(values))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
@@ -170,6 +171,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows from the model; a frame where it was fitted to one."""
         check_is_fitted(self)
+        check_count("n_samples", n_samples)
         drawn = np.asarray(sample(self.model_, n_samples, seed=_seed(random_state)), np.float64)
         return (
             drawn
@@ -187,7 +189,8 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         second axis.
         """
         values, seed = self._values(X), _seed(random_state)
-        drawn = impute(self.model_, self.proposal_, values, num_draws=num_draws, seed=seed)
+        options = {"num_draws": num_draws, "seed": seed, "show_progress": bool(self.verbose)}
+        drawn = impute(self.model_, self.proposal_, values, **options)
         drawn = np.asarray(drawn, np.float64)
         if not average:
             return drawn
@@ -196,8 +199,9 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
             if family in ("bernoulli", "categorical"):
                 filled[:, i] = [np.bincount(own.astype(int)).argmax() for own in drawn[:, :, i]]
         filled = np.where(np.isnan(values), filled, values)
-        is_frame = self.columns_ is not None and columns.is_frame(X)
-        return columns.as_frame(filled, self.columns_ or (), self._library) if is_frame else filled
+        if self.columns_ is None or not columns.is_frame(X):
+            return filled
+        return columns.as_frame(filled, self.columns_, self._library, X)
 
     def certify(
         self,
@@ -207,10 +211,11 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         certificate: Certificate | None = None,
     ) -> LogLikelihood:
         """Return the log-likelihood with its standard error and gap; see `aisle.log_likelihood`."""
+        values = self._values(X)
         return log_likelihood(
             self.model_,
             self.proposal_,
-            self._values(X),
+            values,
             sampler=sampler,
             certificate=certificate,
             show_progress=bool(self.verbose),

@@ -67,8 +67,9 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
-def likelihood_of(likelihood: str | Likelihood, num_outputs: int) -> Likelihood:
-    """Return a likelihood for as many outputs, by its name or as it is."""
+def likelihood_of(likelihood: str | Likelihood, outputs: Sequence[tuple[int, ...]]) -> Likelihood:
+    """Return a likelihood for outputs of these shapes, by its name or as it is."""
+    num_outputs = sum(map(math.prod, outputs))
     if isinstance(likelihood, str):
         names = [name for name in FAMILIES if name != "categorical"]
         check(
@@ -78,8 +79,21 @@ def likelihood_of(likelihood: str | Likelihood, num_outputs: int) -> Likelihood:
             f"one of {', '.join(names)}, or one that was made, such as aisle.Categorical([3] * 20)",
         )
         family: Any = FAMILIES[likelihood]
-        likelihood = family(num_outputs // family(1).num_outputs)
-    assert isinstance(likelihood, Likelihood)
+        each = family(1).num_outputs
+        if len(outputs) > each:
+            raise InputError(
+                f"is {likelihood!r}, whose arrays are {each} at the most, but the decoder returns "
+                f"{len(outputs)}: return what the likelihood takes, or give an object",
+                argument="likelihood",
+            )
+        likelihood = family(num_outputs // each)
+    if not isinstance(likelihood, Likelihood):
+        kind = likelihood if isinstance(likelihood, type) else type(likelihood)
+        raise InputError(
+            f"is {kind.__name__}: give a name, such as 'bernoulli', or an object, such as "
+            "aisle.Bernoulli(784)",
+            argument="likelihood",
+        )
     if likelihood.num_outputs != num_outputs:
         raise InputError(
             f"is a {type(likelihood).__name__} that takes {likelihood.num_outputs} numbers, but "
@@ -106,6 +120,8 @@ def check_logits(likelihood: Likelihood, outputs: np.ndarray) -> None:
 
 def check_equal(name: str, what: str, found: np.ndarray, wanted: np.ndarray, why: str) -> None:
     """Refuse a network whose numbers are not those that are wanted."""
+    if not np.isfinite(wanted).all():
+        raise InputError(f"the {what} of the {name} are not finite: see to its weights")
     error, size = np.max(np.abs(found - wanted)), np.max(np.abs(wanted))
     if not error <= _TOLERANCE * size:
         raise InputError(f"the {what} of the {name} differ by up to {error:.2g} {why}")

@@ -104,9 +104,10 @@ def from_flax(
     """
     check_count("num_latents", num_latents)
     network, outputs = _network("decoder", decoder, [(num_latents,)])
-    chosen = likelihood_of(likelihood, sum(a[0].size for a in outputs))
+    shapes = [a.shape[1:] for a in outputs]
+    chosen = likelihood_of(likelihood, shapes)
     check_logits(chosen, np.concatenate([a.ravel() for a in outputs]))
-    shape = shape_of(chosen, [a.shape[1:] for a in outputs])
+    shape = shape_of(chosen, shapes)
     back = None
     if encoder is not None:
         back, _ = _network("encoder", encoder, [shape, (chosen.num_features,)])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from numpyro import handlers
 from numpyro.distributions import Delta, Distribution, Unit, biject_to, constraints
 
 from aisle.errors import InputError
-from aisle.types import Observation, PRNGKey
+from aisle.types import Latent, Observation, PRNGKey
 
 Sites = dict[str, dict[str, Any]]
 
@@ -45,6 +45,11 @@ class Function:
     has_plate: bool
     latents: tuple[Latents, ...] = ()
 
+    def first_sites(self, params: PyTree, x: Observation) -> Sites:
+        """Run it once, with parameters as NumPyro has them, and return its sites."""
+        call = handlers.substitute(self.call, data=params)
+        return replace(self, call=call).trace({}, x, None, jax.random.key(0))[0]
+
     def trace(self, params: PyTree, x: Observation, z: Any, key: PRNGKey) -> tuple[Sites, Any]:
         """Run it; return its sites, and the log-volume of the latents that it was given."""
         volumes, ways = [], {each.site: each for each in self.latents}
@@ -70,6 +75,12 @@ def constrained(value: PyTree, constraint: Any, *, back: bool = False) -> PyTree
         return value
     transform = biject_to(constraint)
     return (transform.inv if back else transform)(value)
+
+
+def inwards(function: Function, sites: Sites) -> Latent:
+    """Return the unconstrained numbers of the latent sites."""
+    found = [(way, sites[way.site]) for way in function.latents]
+    return {way.site: way.inwards(site["fn"], site["value"]) for way, site in found}
 
 
 def is_latent(site: dict[str, Any]) -> bool:

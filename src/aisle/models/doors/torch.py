@@ -71,7 +71,7 @@ def from_torch(
     num_latents = _num_latents(torch, decoder) if num_latents is None else num_latents
     check_count("num_latents", num_latents)
     network, shapes, outputs = _translated(torch, "decoder", decoder, (num_latents,))
-    chosen = likelihood_of(likelihood, outputs.shape[1])
+    chosen = likelihood_of(likelihood, shapes)
     if isinstance(chosen, Bernoulli) and (shorter := network.program.without_sigmoid()):
         network = dataclasses.replace(network, program=shorter)
     else:
@@ -148,7 +148,8 @@ def _translated(
         except Exception as error:  # whatever a module of somebody else may raise
             raise InputError(
                 f"the {name} does not take a batch of the shape {tuple(x.shape)} "
-                f"({first_line(error)}): give num_latents, or a module that does"
+                f"and return tensors of it ({first_line(error)}): give num_latents, or a module "
+                "that does"
             ) from None
     why = "between an example alone and in a batch: make each depend on itself, and not on chance"
     check_equal(name, "outputs", alone, together, why)
@@ -192,7 +193,11 @@ def _in_precision_of_jax(torch: Any, module: Any, inputs: np.ndarray) -> tuple[A
 
 
 def _tensors(torch: Any, output: Any) -> list[Any]:
-    return [a for a in torch.utils._pytree.tree_leaves(output) if isinstance(a, torch.Tensor)]
+    leaves = torch.utils._pytree.tree_leaves(output)
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"it returns a {type(leaf).__name__}, and not tensors alone")
+    return leaves
 
 
 def _flat(torch: Any, output: Any) -> Any:
