@@ -169,14 +169,15 @@ def _compile(
         num_updates: Int[Array, ""],
     ) -> tuple[TrainState, UpdateLog]:
         step = bare._replace(static=eqx.combine(constants, bare.static))
+        once = _traced_once(partial(update, step))
 
         def one(i: Array, carry: tuple[TrainState, UpdateLog]) -> tuple[TrainState, UpdateLog]:
             state, logs = carry
-            state, log = update(step, state, key, batches, i)
+            state, log = once(state, key, batches, i)
             return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), logs, log)
 
         first = jnp.zeros((), jnp.int32)
-        log = jax.eval_shape(partial(update, step), state, key, batches, first)[1]
+        log = jax.eval_shape(once, state, key, batches, first)[1]
         length = len(batches.positions)
         empty = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), log)
         return jax.lax.fori_loop(0, num_updates, one, (state, empty))
@@ -191,6 +192,11 @@ def _compile(
         check_vma=False,
     )
     return jax.jit(sharded, donate_argnums=1, compiler_options=options)
+
+
+def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function traced once where its shapes are asked for before it is called."""
+    return jax.jit(function, inline=True)
 
 
 def _gradients(
@@ -220,6 +226,7 @@ def _gradients(
         averages = jax.tree.map(lambda a: jnp.mean(a, axis=0), (losses, metrics))
         return averages[0].theta + averages[0].phi, averages
 
+    @_traced_once
     def tile(batch: Batch) -> tuple[Params, tuple[Losses, Metrics]]:
         return jax.grad(loss, has_aux=True)(state.params, batch)
 
