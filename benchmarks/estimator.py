@@ -41,7 +41,7 @@ TIME = "time"
 def tables() -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
     """Return, for each data set, what aisle sees, what rivals see, and aisle's likelihood."""
     random = np.random.default_rng(0)
-    digits = datasets.load_digits(return_X_y=True)[0]
+    digits: Any = datasets.load_digits(return_X_y=True)[0]
     bits = (digits > 7).astype(float)
     grey = digits + random.random(digits.shape)
     real: dict[str, Any] = {

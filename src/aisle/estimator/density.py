@@ -159,7 +159,7 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
         check_is_fitted(self)
-        latents = jnp.asarray(check_array(X, dtype=np.float32))
+        latents = jnp.asarray(check_array(X, dtype="float32"))
         if latents.shape[1] != self._n_features_out:
             raise InputError(
                 f"has {latents.shape[1]} columns, but there are {self._n_features_out} latents: "

@@ -163,7 +163,8 @@ def _held_out(rest: np.ndarray, fold: np.ndarray, number: int) -> float:
     """Return the mean log-likelihood of a fold by the factors of the rest."""
     loadings, noise = _factors(rest, number)
     covariance = loadings @ loadings.T + np.diag(noise)
-    return float(multivariate_normal(rest.mean(axis=0), covariance).logpdf(fold).mean())
+    normal: Any = multivariate_normal
+    return float(np.mean(normal.logpdf(fold, rest.mean(axis=0), covariance)))
 
 
 def _deviations(x: np.ndarray) -> np.ndarray:

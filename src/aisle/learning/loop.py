@@ -157,10 +157,11 @@ class Loop:
         if not signal_number:
             _check_converged(history)
         best = self._whole(snapshot).best
-        # Whoever interrupts before the first look wants what was trained, not where it started.
-        is_start = best is not None and best.update == self._begin and not best.num_since
-        is_latest = best is None or best.weights is None or (is_start and signal_number > 0)
-        arrays = current(state) if is_latest else best.weights
+        kept = None if best is None else best.weights
+        if signal_number and best is not None and best.update == self._begin and not best.num_since:
+            # Whoever interrupts before the first look wants what was trained, not the start of it.
+            kept = None
+        arrays = current(state) if kept is None else kept
         static = self.stages[-1].step.static
         model, proposal = eqx.combine(processes.own_copy(arrays), static)
         return Fitted(model, proposal, state, history, signal_number > 0)
