@@ -93,6 +93,7 @@ LAYERS = {
     "MaxPool2d": (*picture(2, 6), nn.MaxPool2d(3, stride=2, padding=1)),
     "padding": (*picture(), nn.ZeroPad2d((1, 0, 2, -1)), nn.Flatten()),
     "Dropout that is off": (nn.Linear(NUM_LATENTS, 8), nn.Dropout(0.5)),
+    "weight norm": (nn.utils.parametrizations.weight_norm(nn.Linear(NUM_LATENTS, 8)),),
     "residual block": (Residual(),),
     "attention": (Attention(),),
     "logarithm of a softmax": (Called(lambda h: torch.log_softmax(h, -1)),),

@@ -74,6 +74,10 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduced
 
 
+def _norm(x: Any, order: Number = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    return jnp.linalg.vector_norm(x, axis=None if dim == () else dim, keepdims=keepdim, ord=order)
+
+
 def _variance(x: Any, dim: Any = None, *, correction: Number = 1, keepdim: bool = False) -> Any:
     return jnp.var(x, dim, ddof=int(correction), keepdims=keepdim)
 
@@ -153,6 +157,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "addmm": _addmm,
     "amax": _reduced(jnp.max),
     "amin": _reduced(jnp.min),
+    "any": _reduced(jnp.any),
     "arange": _arange,
     "avg_pool2d": layers.average_pool,
     "cat": lambda values, dim=0: jnp.concatenate(values, dim),
@@ -171,6 +176,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "hardtanh": lambda x, low=-1.0, high=1.0: jnp.clip(x, low, high),
     "index": _index,
     "leaky_relu": lambda x, slope=0.01: jnp.where(x > 0, x, slope * x),
+    "linalg_vector_norm": _norm,
     "log_sigmoid_forward": lambda x: (jax.nn.log_sigmoid(x),),
     "max_pool2d_with_indices": layers.max_pool,
     "mean": _reduced(jnp.mean),
