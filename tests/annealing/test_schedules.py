@@ -9,7 +9,7 @@ SCHEDULES = [getattr(schedules, n) for n in ("linear", "sigmoid", "geometric", "
 SCHEDULES.append(schedules.Placed((0.0, 0.3, 1.0)))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda one: getattr(one, "__name__", "placed"))
 @pytest.mark.parametrize("num_temperatures", [1, 2, 11, 10_000])
 def test_every_schedule_runs_from_zero_to_one_without_falling(schedule, num_temperatures):
     betas = schedule(num_temperatures)
