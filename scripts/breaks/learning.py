@@ -92,7 +92,7 @@ BREAKS = [
     Break(
         "the last weights returned instead of the best",
         "learning/loop.py",
-        "arrays = current(state) if is_latest else best.weights",
+        "arrays = current(state) if kept is None else kept",
         "arrays = current(state)",
         "learning/test_fit.py::"
         "test_callbacks_look_after_each_epoch_and_early_stopping_ends_training",
