@@ -28,6 +28,14 @@ def run(*words, cwd, code=0):
     return done.stderr if code else done.stdout
 
 
+def left_out(folder, names):
+    """Return what of a folder is no source; a package of aisle's is called `runs`, too."""
+    made = ("build", "runs") if Path(folder) == ROOT else ()
+    return {
+        n for n in names if n in made or n[0] == "." or n.endswith((".egg-info", "__pycache__"))
+    }
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Build both from a copy of the repository."""
@@ -36,7 +44,6 @@ def built(tmp_path_factory):
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("the package `build` is not installed: make env installs it")
     home = tmp_path_factory.mktemp("package")
-    left_out = shutil.ignore_patterns(".*", "build", "runs", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, home / "copy", ignore=left_out)
     run(sys.executable, "-m", "build", "--outdir", home / "dist", home / "copy", cwd=home)
     return home / "dist"

@@ -57,9 +57,10 @@ def run(study: Study) -> tuple[Table, Figure]:
 def digits(study: Study, network: str) -> Splits:
     """Return MNIST, whose bits are drawn anew for each update; the others are drawn once."""
     sets = aisle.data.load("mnist", study.data)
+    assert sets.valid is not None
     view = dataclasses.replace(sets.train.view, is_flat=network == "linear")
     splits = [dataclasses.replace(s, view=view) for s in (sets.train, sets.valid, sets.test)]
-    return Splits(splits[0], observed(splits[1], _VALID), observed(splits[2], _TEST))  # type: ignore[arg-type]
+    return Splits(splits[0], observed(splits[1], _VALID), observed(splits[2], _TEST))
 
 
 def observed(split: Any, number: int) -> np.ndarray:

@@ -74,7 +74,7 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduced
 
 
-def _norm(x: Any, order: Number = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+def _norm(x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     return jnp.linalg.vector_norm(x, axis=None if dim == () else dim, keepdims=keepdim, ord=order)
 
 
