@@ -20,7 +20,7 @@ QUESTION = (
     "than one of linear layers (200 units each), and what does annealing add to each?"
 )
 FULL = Budget(
-    seconds=120, look_every=None, patience=1_000, chains=8, temperatures=200, simulated=50
+    seconds=600, look_every=None, patience=1_000, chains=8, temperatures=200, simulated=50
 )
 _LATENTS, _TEST, _VALID, _FIRST = 50, 200, 500, 2_000
 NETWORKS = ("linear", "convolutions")
@@ -60,7 +60,8 @@ def digits(study: Study, network: str) -> Splits:
     assert sets.valid is not None
     view = dataclasses.replace(sets.train.view, is_flat=network == "linear")
     splits = [dataclasses.replace(s, view=view) for s in (sets.train, sets.valid, sets.test)]
-    return Splits(splits[0], observed(splits[1], _VALID), observed(splits[2], _TEST))
+    train: Any = splits[0]
+    return Splits(train, observed(splits[1], _VALID), observed(splits[2], _TEST))
 
 
 def observed(split: Any, number: int) -> np.ndarray:
