@@ -61,11 +61,12 @@ class Planner:
             for change in (self._refitted, careful):
                 if self._is_worth_trying(plan):
                     plan = self._with_change(change, plan)
-            fields = {"spent": self.task.spent, **plan._asdict()}
-            return {field: np.array(value) for field, value in fields.items()}
+            # Not under its own names: `seconds` are those that making this took.
+            fields = {f"plan_{name}": value for name, value in plan._asdict().items()}
+            return {n: np.array(v) for n, v in {"spent": self.task.spent, **fields}.items()}
 
         stored, _ = kept(task.path(f"plan-{name}.npz"), make)
-        plan = Plan(*(stored[field].item() for field in Plan._fields))
+        plan = Plan(*(stored[f"plan_{name}"].item() for name in Plan._fields))
         if plan.is_refitted and not self.task.num_refits:
             self._change(self._refitted)
         if plan.is_careful and not self.task.is_careful:
