@@ -176,7 +176,8 @@ def _factors(inside: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings and variances of the noise, by maximum likelihood.
 
     Given the noise, the loadings are the leading eigenvectors of the covariance in its units; given
-    these, the noise is what they leave. All is of the covariance, whatever the number of rows.
+    these, the noise is what they leave. By hand, as scikit-learn's goes over all rows in each step
+    and this over their covariance alone; a test compares the two.
     """
     covariance = np.atleast_2d(np.cov(inside.T, bias=True))
     variance = np.diag(covariance)
