@@ -65,7 +65,7 @@ class Planner:
             fields = {f"plan_{name}": value for name, value in plan._asdict().items()}
             return {n: np.array(v) for n, v in {"spent": self.task.spent, **fields}.items()}
 
-        stored, _ = kept(task.path(f"plan-{name}.npz"), make)
+        stored, _ = kept(task.path(f"planned-{name}.npz"), make)
         plan = Plan(*(stored[f"plan_{name}"].item() for name in Plan._fields))
         if plan.is_refitted and not self.task.num_refits:
             self._change(self._refitted)
