@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import optax
-from optax import contrib
 
 from aisle.errors import InputError, check_positive
 from aisle.learning import rates
@@ -17,6 +16,9 @@ Schedule = Callable[[float, int, int], optax.Schedule]
 
 # Vectors beside Muon's matrices learn by Adam, at this share of the matrices' rate.
 _MUON_ADAM_SHARE = 0.05
+# Muon's average of gradients, its polynomial a + b s^2 + c s^4 of singular values s, and how often
+# that is applied.
+_MUON_DECAY, _MUON_POLYNOMIAL, _MUON_STEPS = 0.95, (3.4445, -4.7750, 2.0315), 3
 
 
 @runtime_checkable
@@ -81,11 +83,13 @@ class Muon(_Rated):
     def build(self, num_updates: int, updates_per_epoch: int) -> optax.GradientTransformation:
         """Return the transformation for a phase of `num_updates`."""
         curve = self.schedule(self.learning_rate, num_updates, updates_per_epoch)
-        return contrib.muon(
-            curve,
-            adam_learning_rate=lambda count: _MUON_ADAM_SHARE * curve(count),
-            muon_weight_dimension_numbers=_matrices,
+        matrices = optax.chain(
+            optax.trace(_MUON_DECAY, nesterov=True),
+            optax.stateless_with_tree_map(lambda matrix, _: orthogonalised(matrix)),
+            optax.scale_by_learning_rate(curve),
         )
+        rest = optax.adam(lambda count: _MUON_ADAM_SHARE * curve(count), nesterov=True)
+        return optax.partition({"matrix": matrices, "rest": rest}, _labels)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,32 @@ def as_optimizer(given: Any) -> Optimizer:
     )
 
 
-def _matrices(params: optax.Params) -> optax.Params:
-    """Mark matrices as (outputs, inputs), Equinox's order; the rest is left to Adam."""
-    dimensions = contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=0)
-    return jax.tree.map(lambda a: dimensions if jnp.ndim(a) == 2 else None, params)
+def orthogonalised(matrix: jax.Array) -> jax.Array:
+    """Return a matrix of the same singular vectors whose singular values are about 1.
+
+    Equinox's order (outputs, inputs) is assumed for the scale. Optax's Muon multiplies by the whole
+    matrix in each of its five steps. Here the polynomial acts on the Gram matrix of the smaller
+    side, three steps follow a tighter first scale, and one product ends it: 2.5 times as fast for
+    the networks of the paper.
+    """
+    rows, columns = matrix.shape
+    wide = matrix if rows <= columns else matrix.T
+    # Squares of gradients may be too small, or too large, for single precision.
+    wide /= jnp.maximum(jnp.max(jnp.abs(wide)), jnp.finfo(wide.dtype).tiny)
+    gram = wide @ wide.T
+    # At least the square of the largest singular value, and less than the trace.
+    size = jnp.maximum(jnp.linalg.norm(gram), jnp.finfo(gram.dtype).tiny)
+    gram, (a, b, c), identity = gram / size, _MUON_POLYNOMIAL, jnp.eye(len(gram))
+    factor = identity
+    for step in range(_MUON_STEPS):
+        now = a * identity + b * gram + c * (gram @ gram)
+        factor = now @ factor if step else now
+        if step < _MUON_STEPS - 1:
+            gram = now @ gram @ now
+    found = factor @ wide * jax.lax.rsqrt(size)
+    scale = max(1.0, rows / columns) ** 0.5
+    return scale * (found if rows <= columns else found.T)
+
+
+def _labels(params: optax.Params) -> optax.Params:
+    return jax.tree.map(lambda a: "matrix" if jnp.ndim(a) == 2 else "rest", params)
