@@ -367,4 +367,13 @@ def test_chains_of_a_method_that_has_none(capsys, tmp_path, no_training):
 
 def test_lengths_exclude_each_other(capsys, tmp_path, no_training):
     result = run(capsys, "train", "digits", "--epochs", 2, "--updates", 3, "--out", tmp_path / "a")
-    assert_mistake(result, "give --epochs or --updates, and not both")
+    assert_mistake(result, "give one of --epochs, --updates and --hours")
+
+
+def test_hours_become_updates_that_the_run_keeps(capsys, tmp_path, compiled_once):
+    folder = tmp_path / "run"
+    code, _, err = run(capsys, "train", "digits", *VAE, "--hours", 1e-5, "--out", folder)
+    assert code == 0
+    number = json.loads((folder / "config.json").read_text())["train"]["num_updates"]
+    assert f"1e-05 hours are time for about {number:,} updates" in err
+    assert records_of(folder)[-1]["update"] == number

@@ -20,7 +20,7 @@ from aisle.cli.options import (
     optional,
 )
 from aisle.cli.output import table_console
-from aisle.errors import InputError
+from aisle.errors import InputError, check_positive
 from aisle.runs.options import TrainConfig
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class Train:
     num_updates: Annotated[int | None, optional(aliases=["--updates"], metavar="INT")] = None
     """The same in updates, instead of --epochs."""
 
+    hours: Annotated[float | None, optional(metavar="FLOAT")] = None
+    """The same in hours, instead of both: a short try of each phase says how many updates that is.
+    Learning rates decay to the end, so the number of updates is fixed before training begins."""
+
     method: OmitArgPrefixes[MethodFlags] = field(default_factory=MethodFlags)
     model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
     observations: Annotated[OmitArgPrefixes[DataFlags], arg(name="data")] = field(
@@ -88,14 +92,19 @@ class Train:
         else:
             config = self._config()
             out = self.out or _default_out(config)
-            fitted = training.train(config, out, show_table=_show_table)
+            fitted = training.train(config, out, hours=self.hours, show_table=_show_table)
         return _conclude(fitted, out)
 
     def _check(self) -> None:
         if (self.data is None) == (self.resume is None):
             raise InputError("give either DATA, to start a run, or --resume RUN, to resume one")
-        if self.num_epochs is not None and self.num_updates is not None:
-            raise InputError("give --epochs or --updates, and not both")
+        lengths = (self.num_epochs, self.num_updates, self.hours)
+        if sum(length is not None for length in lengths) > 1:
+            raise InputError("give one of --epochs, --updates and --hours")
+        if self.hours is not None:
+            check_positive("hours", self.hours)
+            if self.optimizer.warmup_epochs is not None:
+                raise InputError("--hours has no use for --warmup-epochs: give --epochs")
         if self.resume is None:
             return
         rest = dataclasses.replace(

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from aisle.compilation import remembered
 from aisle.context import given, in_context
-from aisle.data import Split, as_split, check_support, remarks
+from aisle.data import Split, as_split, check_support
 from aisle.errors import InputError, check_count, check_seed
 from aisle.learning.batches import Feeder
 from aisle.learning.looks import Bounder, Callback, EarlyStopping, Validation
@@ -145,8 +145,6 @@ def prepare(
     params, static = trained_arrays(model, proposal, plan.freeze)
     likelihood = getattr(model, "likelihood", None)
     check_support(likelihood, split, "the data")
-    for line in remarks(likelihood, split):
-        report(line)
     root = jax.random.key(plan.seed)
     # Not a key of any update: these are folded from the root by their numbers.
     bounder = None

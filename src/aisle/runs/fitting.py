@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import PyTree
 
 from aisle import processes
-from aisle.data import as_split
+from aisle.data import as_split, remarks
 from aisle.errors import InputError
 from aisle.learning.looks import Callback, Validation
 from aisle.learning.loop import Fitted, report
@@ -132,6 +132,8 @@ def run(
         config = {**(content or {}), "ends": list(plan.ends or ())}
         recorder = FolderRecorder(place, config, resume=resume)
     loop, params = prepare(plan, model, proposal, x, recorder, show_progress=show_progress)
+    for line in remarks(getattr(model, "likelihood", None), as_split(x, model=model)):
+        report(line)
     try:
         fitted = loop.run(params, resume=resume)
     except SystemExit:

@@ -21,6 +21,7 @@ from aisle.runs.networks import Weights, build, has_form
 from aisle.runs.opening import data_of, facts
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
+from aisle.runs.timing import updates_within
 
 # What stands for a model that is built by the form of data, before it is.
 _TAKES_MISSING = SimpleNamespace(has_missing=True)
@@ -30,6 +31,7 @@ def train(
     config: TrainConfig,
     out: Path,
     *,
+    hours: float | None = None,
     show_progress: bool = True,
     show_table: Callable[[Table], None] | None = None,
 ) -> Fitted:
@@ -38,6 +40,7 @@ def train(
     Args:
         config: what to train, and on which data.
         out: folder of the run.
+        hours: how long to train, where the configuration has neither epochs nor updates.
         show_progress: whether to show a progress bar.
         show_table: called with a table before the work, for a user to see what its columns are.
     """
@@ -45,7 +48,7 @@ def train(
     dataset = dataset_of(config)
     if dataset.table is not None and show_table is not None and processes.is_first():
         show_table(dataset.table)
-    return _train(config, dataset, out, {}, show_progress)
+    return _train(config, dataset, out, {}, show_progress, hours)
 
 
 def dataset_of(config: TrainConfig) -> Dataset:
@@ -143,6 +146,7 @@ def _train(
     out: Path,
     stored: dict[str, Any],
     show_progress: bool,
+    hours: float | None = None,
 ) -> Fitted:
     """Train; `stored` is what a run to resume has in its config.json."""
     options = config.run
@@ -172,6 +176,10 @@ def _train(
     check_support(likelihood, dataset.test, f"test in {dataset.source}")
     if not stored:
         processes.first_does(lambda: folder.check_new(out))
+    if hours is not None:
+        number = updates_within(hours, plan, *networks, dataset.train)
+        config = dataclasses.replace(config, num_updates=number)
+        content["train"], plan = to_json(config), plan_of(config, dataset)
     return run(
         plan,
         *networks,

@@ -1,0 +1,50 @@
+"""How many updates fit into a time, from a short try of each phase."""
+
+import dataclasses
+import time
+from typing import Any
+
+from aisle import processes
+from aisle.errors import check_positive
+from aisle.learning.loop import report
+from aisle.learning.plan import Plan, prepare
+from aisle.learning.recipe import Recipe
+from aisle.learning.recording import Recorder
+
+# Updates of a try, and what validation and checkpoints take on top of updates.
+_TRIED, _BESIDE = 20, 1.1
+
+
+def updates_within(hours: float, plan: Plan, model: Any, proposal: Any, split: Any) -> int:
+    """Return how many updates a plan's recipe makes in some hours, without compilation.
+
+    Rates decay to the end of training, so its length has to be known before it begins.
+    """
+    check_positive("hours", hours)
+    phases = plan.recipe.phases
+    costs = [_seconds(plan, phase, model, proposal, split) for phase in phases]
+    shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
+    mean = _BESIDE * sum(share * cost for share, cost in zip(shares, costs, strict=True))
+    number = processes.largest(max(1, int(3600 * hours / mean)))
+    if processes.is_first():
+        each = " and ".join(f"{1000 * cost:.0f}" for cost in costs)
+        report(f"{hours:g} hours are time for about {number:,} updates, which take {each} ms each")
+    return number
+
+
+def _seconds(plan: Plan, phase: Any, model: Any, proposal: Any, split: Any) -> float:
+    """Return the seconds of an update of a phase."""
+    recipe = Recipe((phase,), plan.recipe.average)
+    plan = dataclasses.replace(
+        plan, recipe=recipe, num_epochs=None, num_updates=_TRIED, ends=None, validation=None
+    )
+    plan = dataclasses.replace(plan, callbacks=()).fitted_to(len(split))
+    seconds = 0.0
+    # The first try compiles.
+    for _ in range(2):
+        loop, params = prepare(plan, model, proposal, split, Recorder(), show_progress=False)
+        start = time.perf_counter()
+        if loop.run(params, resume=False).is_interrupted:
+            raise KeyboardInterrupt
+        seconds = time.perf_counter() - start
+    return seconds / _TRIED
