@@ -13,7 +13,7 @@ from aisle.statistics import Mean, summarise
 from applications.core.cells import Cells
 
 # The rate is constant, and weights are averaged, because training ends by the clock.
-RATE, AVERAGE = 0.0075, 0.998
+USUAL, AVERAGE = aisle.Muon(0.0075, aisle.rates.constant), 0.998
 # Seconds between two lines about a training.
 _SHOW_EVERY = 5.0
 
@@ -134,6 +134,7 @@ def train(
     budget: Budget,
     *,
     seed: int = 0,
+    optimizer: Any = USUAL,
 ) -> Trained:
     """Train from given weights until time or patience end; keep the best on validation data."""
     batch = min(128, len(data.train))
@@ -141,7 +142,7 @@ def train(
     def make() -> dict[str, Any]:
         clock = _Clock(budget.seconds)
         every = budget.look_every and max(1, budget.look_every * batch // len(data.train))
-        phase = aisle.Phase(METHODS[method], aisle.Muon(RATE, aisle.rates.constant))
+        phase = aisle.Phase(METHODS[method], optimizer)
         fitted = aisle.fit(
             *networks,
             data.train,

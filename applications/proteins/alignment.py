@@ -1,7 +1,8 @@
-"""Alignments as codes with gaps missing, the weights of their sequences, and a mutational scan."""
+"""Alignments as codes with gaps missing, which sequences are relatives, and a mutational scan."""
 
 import csv
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,41 +58,86 @@ def read_alignment(path: Path) -> Alignment:
     return Alignment(table[np.stack(rows)], numbers[columns])
 
 
-def sequence_weights(codes: np.ndarray, identity: float = 0.8) -> np.ndarray:
-    """Return 1 / the number of sequences that agree with each one in this share of its letters.
+class Relatives(NamedTuple):
+    """Which sequences are close to each other.
 
-    A sequence agrees with itself, so that the sum counts sequences that are far apart.
+    Attributes:
+        weights: of each sequence, 1 / the number of those that it agrees with. It agrees with
+            itself, so that the sum counts sequences that are far apart.
+        clusters: the first sequence of the cluster that each one is in.
+    """
+
+    weights: np.ndarray
+    clusters: np.ndarray
+
+
+def relatives(codes: np.ndarray, identity: float = 0.8) -> Relatives:
+    """Find the sequences that agree with each one in this share of its letters.
+
+    A sequence that is in no cluster begins one, with those that agree with it and are in none.
     """
     width = len(LETTERS)
     hot = (codes[:, :, None] == np.arange(width)).astype(np.float32).reshape(len(codes), -1)
     lengths = np.maximum(hot.sum(axis=1), 1)
-    neighbours = np.empty(len(codes))
+    agrees = np.empty((len(codes), len(codes)), bool)
     for start in range(0, len(codes), 1000):
         block = slice(start, start + 1000)
-        neighbours[block] = (hot[block] @ hot.T >= identity * lengths[block, None]).sum(axis=1)
-    return 1 / np.maximum(neighbours, 1)
+        agrees[block] = hot[block] @ hot.T >= identity * lengths[block, None]
+    # A sequence of gaps agrees with nothing.
+    np.fill_diagonal(agrees, True)
+    clusters = np.full(len(codes), -1)
+    for first in range(len(codes)):
+        if clusters[first] < 0:
+            clusters[agrees[first] & (clusters < 0)] = first
+    return Relatives(1 / agrees.sum(axis=1), clusters)
+
+
+def split_clusters(clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows to train on, and the first of each cluster to choose by and to report.
+
+    A tenth of the clusters each is held out, so held-out sequences are no relatives of those to
+    train on, nor of each other. The first sequence, whose mutants are scored, is trained on.
+    """
+    others = np.unique(clusters[clusters != clusters[0]])
+    # Not `default_rng`: NumPy promises that only this older stream will never change.
+    others = np.random.RandomState(0).permutation(others)
+    number = max(1, len(others) // 10)
+    valid, test = np.sort(others[:number]), np.sort(others[number : 2 * number])
+    is_held_out = np.isin(clusters, np.concatenate([valid, test]))
+    return np.flatnonzero(~is_held_out), valid, test
 
 
 class Scan(NamedTuple):
-    """Measured effects of single mutants: places in the alignment, new codes, and values."""
+    """Measured effects of single mutants.
+
+    Attributes:
+        columns: places in the alignment.
+        codes: the new letters there.
+        effects: what was measured.
+        published: what others have predicted, by column of the file.
+    """
 
     columns: np.ndarray
     codes: np.ndarray
     effects: np.ndarray
+    published: dict[str, np.ndarray]
 
 
-def read_scan(path: Path, alignment: Alignment, column: str) -> Scan:
-    """Read the measured mutants, written as in H24C, whose place is in the alignment."""
+def read_scan(path: Path, alignment: Alignment, column: str, published: Sequence[str] = ()) -> Scan:
+    """Read the mutants, written as in H24C, that are in the alignment and have all values."""
     places = {int(position): i for i, position in enumerate(alignment.positions)}
     found = []
     with path.open(newline="", encoding="utf-8-sig") as file:
         for row in csv.DictReader(file):
             match = re.fullmatch(r"([A-Z])(\d+)([A-Z])", row["mutant"])
-            if match is None or int(match[2]) not in places or not row[column]:
+            values = [row[name] for name in (column, *published)]
+            if match is None or int(match[2]) not in places or not all(values):
                 continue
             place = places[int(match[2])]
             if alignment.codes[0, place] != _CODES[match[1]]:
                 raise InputError(f"{path}: {row['mutant']} does not begin with the letter there")
-            found.append((place, _CODES[match[3]], float(row[column])))
-    columns, codes, effects = zip(*found, strict=True)
-    return Scan(np.array(columns), np.array(codes), np.array(effects))
+            found.append((place, _CODES[match[3]], *map(float, values)))
+    if not found:
+        raise InputError(f"{path} has no mutant of the alignment with {column}: name another one")
+    columns, codes, effects, *others = (np.array(values) for values in zip(*found, strict=True))
+    return Scan(columns, codes, effects, dict(zip(published, others, strict=True)))

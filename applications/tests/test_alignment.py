@@ -1,18 +1,21 @@
 """Alignments are read in the columns of the first sequence, and their sequences weighted."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import spearmanr
 
 from aisle.errors import InputError
-from applications.proteins import __main__ as proteins
+from applications.proteins import __main__ as proteins, mutants
 from applications.proteins.alignment import (
     LETTERS,
     Scan,
     read_alignment,
     read_scan,
-    sequence_weights,
+    relatives,
+    split_clusters,
 )
 
 A2M = ">one/24-29\nhACd\nEF\n>two\n.A-.EX\n>three\nwCC.-F\n"
@@ -44,10 +47,24 @@ def test_what_is_no_alignment_is_refused(tmp_path, text, message):
 
 def test_weights_count_sequences_that_are_far_apart():
     codes = np.array([[0, 1, 2, 3, 4]] * 3 + [[0, 1, 2, 3, 9], [5, 6, 7, 8, 9]], float)
-    assert sequence_weights(codes).tolist() == [0.25, 0.25, 0.25, 0.25, 1.0]
+    found = relatives(codes)
+    assert found.weights.tolist() == [0.25, 0.25, 0.25, 0.25, 1.0]
+    assert found.clusters.tolist() == [0, 0, 0, 0, 4]
     # Gaps count for nobody: of its two letters, the sequence agrees with the first in both.
     codes = np.array([[0, 1, 2, 3, 4], [0, 1, np.nan, np.nan, np.nan]])
-    assert sequence_weights(codes).tolist() == [1.0, 0.5]
+    assert relatives(codes).weights.tolist() == [1.0, 0.5]
+    assert relatives(np.full((2, 3), np.nan)).weights.tolist() == [1.0, 1.0]
+
+
+def test_held_out_sequences_have_no_relatives_among_the_others():
+    clusters = np.repeat(np.arange(0, 60, 2), 2)
+    train, valid, test = split_clusters(clusters)
+    assert (len(train), len(valid), len(test)) == (52, 2, 2)
+    assert 0 in train and 1 in train
+    held_out = [set(clusters[rows]) for rows in (train, valid, test)]
+    assert not set.intersection(*held_out[:2]) and not set.intersection(*held_out[::2])
+    # One sequence each.
+    assert set(clusters[valid]) == set(valid) and set(valid).isdisjoint(test)
 
 
 def test_a_scan_has_the_mutants_in_the_alignment(tmp_path, alignment):
@@ -57,6 +74,9 @@ def test_a_scan_has_the_mutants_in_the_alignment(tmp_path, alignment):
     scan = read_scan(tmp_path / "a.csv", alignment, "2500")
     assert scan.columns.tolist() == [1, 3] and scan.effects.tolist() == [0.5, -1.0]
     assert [LETTERS[code] for code in scan.codes] == ["F", "A"]
+    (tmp_path / "a.csv").write_text("mutant,2500,other\nC26F,0.5,\nF29A,-1,3\n")
+    scan = read_scan(tmp_path / "a.csv", alignment, "2500", ["other"])
+    assert scan.effects.tolist() == [-1.0] and scan.published["other"].tolist() == [3.0]
     (tmp_path / "a.csv").write_text("mutant,2500\nF26A,1\n")
     with pytest.raises(InputError, match="F26A does not begin with the letter there"):
         read_scan(tmp_path / "a.csv", alignment, "2500")
@@ -64,10 +84,10 @@ def test_a_scan_has_the_mutants_in_the_alignment(tmp_path, alignment):
 
 def test_independent_sites_are_normalised_and_leave_out_gaps():
     codes = np.array([[0, 1], [0, np.nan], [3, 1]])
-    log_shares = proteins._independent(codes, np.array([1.0, 2.0, 1.0]))
+    log_shares = proteins.site_shares(codes, np.array([1.0, 2.0, 1.0]))
     assert logsumexp(log_shares, axis=0) == pytest.approx([0, 0])
     assert np.exp(log_shares[0, 0]) == pytest.approx((3 + 1 / 20) / 5)
-    found = proteins._site_log_p(log_shares, codes)
+    found = proteins.site_log_p(log_shares, codes)
     assert found == pytest.approx(
         [log_shares[0, 0] + log_shares[1, 1], log_shares[0, 0], log_shares[3, 0] + log_shares[1, 1]]
     )
@@ -75,6 +95,19 @@ def test_independent_sites_are_normalised_and_leave_out_gaps():
 
 def test_a_correlation_of_ranks_is_spearmans():
     score, effects = np.random.default_rng(0).integers(0, 5, (2, 30)).astype(float)
-    scan = Scan(np.zeros(30, int), np.zeros(30, int), effects)
-    assert proteins._rho(score, scan) == pytest.approx(spearmanr(score, effects)[0])
-    assert proteins._rho(np.exp(effects), scan) == pytest.approx(1)
+    scan = Scan(np.zeros(30, int), np.zeros(30, int), effects, {})
+    assert mutants.rho(score, scan) == pytest.approx(spearmanr(score, effects)[0])
+    assert mutants.rho(np.exp(effects), scan) == pytest.approx(1)
+
+
+def test_a_decoder_that_ignores_its_latents_scores_as_independent_sites():
+    family = proteins.made_up()
+    model, proposal = proteins._built(proteins.Form(2, (), 1.0), family, 0)
+    model = eqx.tree_at(lambda m: m.decoder.layers[-1].weight, model, replace_fn=jnp.zeros_like)
+    parts = ((model, proposal), family.alignment, family.scan)
+    wanted = proteins.site_scores(family)
+    found = mutants.by_draws(*parts, 4)
+    np.testing.assert_allclose(found.values, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.errors, 0, atol=1e-5)
+    changed = mutants.mutants(*parts[1:]) != family.alignment.codes[0]
+    assert (changed.sum(axis=1) <= 1).all() and changed.any()
