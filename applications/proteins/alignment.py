@@ -95,8 +95,9 @@ def relatives(codes: np.ndarray, identity: float = 0.8) -> Relatives:
 def split_clusters(clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows to train on, and the first of each cluster to choose by and to report.
 
-    A tenth of the clusters each is held out, so held-out sequences are no relatives of those to
-    train on, nor of each other. The first sequence, whose mutants are scored, is trained on.
+    A tenth of the clusters each is held out, so held-out sequences have few relatives among those
+    to train on, and none among each other. The first sequence, whose mutants are scored, is trained
+    on.
     """
     others = np.unique(clusters[clusters != clusters[0]])
     # Not `default_rng`: NumPy promises that only this older stream will never change.

@@ -56,7 +56,7 @@ def test_weights_count_sequences_that_are_far_apart():
     assert relatives(np.full((2, 3), np.nan)).weights.tolist() == [1.0, 1.0]
 
 
-def test_held_out_sequences_have_no_relatives_among_the_others():
+def test_held_out_clusters_are_not_trained_on():
     clusters = np.repeat(np.arange(0, 60, 2), 2)
     train, valid, test = split_clusters(clusters)
     assert (len(train), len(valid), len(test)) == (52, 2, 2)
