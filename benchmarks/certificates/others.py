@@ -23,6 +23,7 @@ from benchmarks.certificates.shared import (
     NUM_CHAINS,
     Case,
     Study,
+    each,
     examples_of,
     networks,
 )
@@ -32,17 +33,9 @@ _LONG = aisle.Sampler(NUM_CHAINS, 1000)
 
 
 def cases(options: argparse.Namespace) -> Study:
-    """Yield cases of model, way and gradients for each example."""
-    for name in options.models:
-        for way in WAYS:
-            for gradients in options.gradients:
-                case = {"model": name, "way": way, "gradients": gradients}
-                yield (
-                    case | {"num_examples": options.num_examples},
-                    lambda name=name, way=way, gradients=gradients: error(
-                        name, way, gradients, options.num_examples
-                    ),
-                )
+    """Return cases of model, way and gradients for each example."""
+    values = {"model": options.models, "way": list(WAYS), "gradients": options.gradients}
+    return each(error, options.num_examples, values)
 
 
 def error(name: str, way: str, gradients: int, number: int) -> Case:

@@ -1,6 +1,8 @@
 """What the studies share: recorded models, and walks over examples."""
 
-from collections.abc import Callable, Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,13 @@ NUM_CHAINS, KERNEL = 16, Kernel.tuned(is_long=True)
 # What is asked and what was found, as plain values; a study yields cases with how to find them.
 Case = dict[str, Any]
 Study = Iterator[tuple[Case, Callable[[], Case]]]
+
+
+def each(run: Callable[..., Case], num_examples: int, values: Mapping[str, Sequence[Any]]) -> Study:
+    """Yield a case for each combination of values, with the call that finds its result."""
+    for chosen in itertools.product(*values.values()):
+        case = dict(zip(values, chosen, strict=True)) | {"num_examples": num_examples}
+        yield case, functools.partial(run, *chosen, num_examples)
 
 
 def networks(name: str) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ from benchmarks.certificates.shared import (
     NUM_CHAINS,
     Case,
     Study,
+    each,
     networks,
     simulated,
     tuned,
@@ -34,17 +35,9 @@ _CAREFUL = dataclasses.replace(
 
 
 def cases(options: argparse.Namespace) -> Study:
-    """Yield cases of model, T and what is tried."""
-    for name in options.models:
-        for number in options.temperatures:
-            for what in options.what:
-                case = {"model": name, "what": what, "T": number}
-                yield (
-                    case | {"num_examples": options.num_examples},
-                    lambda name=name, what=what, number=number: gap(
-                        name, what, number, options.num_examples
-                    ),
-                )
+    """Return cases of model, what is tried, and T."""
+    values = {"model": options.models, "what": options.what, "T": options.temperatures}
+    return each(gap, options.num_examples, values)
 
 
 def gap(name: str, what: str, number: int, num_examples: int) -> Case:

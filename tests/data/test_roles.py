@@ -96,6 +96,7 @@ def test_the_parts_of_a_table_keep_what_stands_beside_their_rows(tmp_path):
         ("count", [1.5, 2.0], "row 0, column 'x' has '1.5': a count is of whole numbers from 0"),
         ("share", [0.5, 2.0], "row 1, column 'x' has '2': a share is of numbers between 0 and 1"),
         ("bit", ["a", "b", "c"], "row 2, column 'x' has 'c': a bit must be of two levels"),
+        ("bit", list("abcdefghijk"), "and there are a, b, c, d, e, f, g, h and 3 more;"),
     ],
 )
 def test_values_that_a_kind_cannot_have(kind, values, message):

@@ -25,6 +25,8 @@ LEFT_OUT = "ignore"
 _SLIPS = 0.1
 # Levels of a text that is still a category, for a table of any length.
 _MANY_LEVELS = 50
+# Levels that a message names.
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +115,9 @@ def codes(column: Column, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 
 def rule_of(column: Column) -> str:
     """Say what values of a column must be."""
-    listed = ", ".join(column.levels)
+    listed = ", ".join(column.levels[:_MOST_LISTED])
+    if len(column.levels) > _MOST_LISTED:
+        listed += f" and {len(column.levels) - _MOST_LISTED:,} more"
     if column.kind == "bit" and len(column.levels) > 2:
         return f"a bit must be of two levels, and there are {listed}"
     return (
