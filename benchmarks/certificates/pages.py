@@ -183,8 +183,14 @@ def draw_others(lines: Lines) -> Figure:
                 color=colour,
                 label=way,
             )
+        # Linear below one nat: an estimate may also be above the long run's.
+        one.set_yscale("symlog", linthresh=1)
+        one.set_yticks([0, 1, 2, 5, 10, 20, 50], labels=["0", "1", "2", "5", "10", "20", "50"])
+        one.axhline(0, color=INK, lw=0.6)
+        numbers = sorted({line["case"]["gradients"] for line in lines})
         one.set_xscale("log")
-        one.set_yscale("log")
+        one.set_xticks(numbers, labels=[f"{number:,}" for number in numbers])
+        one.minorticks_off()
         one.set_xlabel("gradients of an example", fontsize=8, color=INK)
         one.set_ylabel("nats below the long run", fontsize=8, color=INK)
         one.set_title(model, fontsize=9, color=INK)
