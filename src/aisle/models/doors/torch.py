@@ -124,7 +124,13 @@ def _check_module(torch: Any, name: str, module: Any) -> None:
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"is a {type(module).__name__}: give a torch.nn.Module", argument=name)
     dropout, batch_norm = torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._BatchNorm
+    lazy = torch.nn.modules.lazy.LazyModuleMixin
     for path, part in module.named_modules():
+        if isinstance(part, lazy) and part.has_uninitialized_params():
+            raise InputError(
+                f"the layer {path or 'itself'} of the {name}, a {type(part).__name__}, has no "
+                f"weights yet: call the {name} on a batch first"
+            )
         is_mixing = isinstance(part, batch_norm) or (isinstance(part, dropout) and part.p)
         if part.training and is_mixing:
             raise InputError(
