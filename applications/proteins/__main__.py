@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import aisle
 from aisle.statistics import Mean, is_ahead, summarise
 from applications.core.files import data_file
-from applications.core.models import Budget, Scored, Splits, Trained, score, train
+from applications.core.models import USUAL, Budget, Scored, Splits, Trained, score, train
 from applications.core.pictures import COLOURS, intervals, panels
 from applications.core.study import Command, Study, Table
 from applications.proteins import mutants
@@ -63,7 +63,7 @@ class Form(NamedTuple):
         return f"{self.latents}-{hidden}-{self.decay:g}"
 
 
-_DECODERS, _DECAYS, _LATENTS = ((), (40,), (100, 100)), (0.1, 1.0, 3.0), (10, 20, 40)
+_DECODERS, _DECAYS, _LATENTS = ((), (40,), (100, 100)), (0.1, 0.3, 1.0), (10, 20, 40)
 
 
 class Family(NamedTuple):
@@ -163,7 +163,10 @@ def _train(
     name = "start" if start is None else method
     # Matrices of both networks decay: the decoder's towards independent sites, which its last bias
     # starts from.
-    optimizer = optax.adamw(1e-3, eps=1e-4, weight_decay=form.decay, mask=_matrices)
+    optimizer = optax.chain(
+        USUAL.build(1, 1),
+        optax.add_decayed_weights(-USUAL.learning_rate * form.decay, mask=_matrices),
+    )
     networks = _built(form, family, seed) if start is None else start.networks
     cell = f"BLAT-{form}-{name}-{seed}"
     return train(
@@ -338,7 +341,7 @@ def _notes(form: Form, family: Family, check: Mapping[str, Any]) -> str:
 
 
 _TRIED = (
-    "decoders of one layer, of 40 and of 100x100 hidden units with decays of 0.1, 1 and 3, and "
+    "decoders of one layer, of 40 and of 100x100 hidden units with decays of 0.1, 0.3 and 1, and "
     "then 10, 20 or 40 latents"
 )
 
