@@ -100,6 +100,7 @@ def test_a_correlation_of_ranks_is_spearmans():
     assert mutants.rho(np.exp(effects), scan) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_decoder_that_ignores_its_latents_scores_as_independent_sites():
     family = proteins.made_up()
     model, proposal = proteins._built(proteins.Form(2, (), 1.0), family, 0)

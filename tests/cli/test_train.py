@@ -370,6 +370,7 @@ def test_lengths_exclude_each_other(capsys, tmp_path, no_training):
     assert_mistake(result, "give one of --epochs, --updates and --hours")
 
 
+@pytest.mark.slow
 def test_hours_become_updates_that_the_run_keeps(capsys, tmp_path, compiled_once):
     folder = tmp_path / "run"
     code, _, err = run(capsys, "train", "digits", *VAE, "--hours", 1e-5, "--out", folder)

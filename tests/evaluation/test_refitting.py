@@ -84,6 +84,7 @@ def test_refitting_finds_the_exact_posterior(fast):
     assert abs(gaps(found).mean()) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast", "untuned")
 def test_chains_start_from_the_refitted_proposal_and_bounds_are_of_the_given_one():
     plain, found = evaluate(), evaluate(refit=100)

@@ -63,6 +63,7 @@ def test_the_bound_comes_up_to_the_truth_from_below(bounds):
     assert 0 < 8 * gaps[1] < gaps[0]
 
 
+@pytest.mark.slow
 def test_the_exponential_is_unbiased(bounds):
     for k in (1, 16):
         assert abs(z_score(np.exp(bounds[k] - float(MODEL.log_marginal(X))), 1)) < 4

@@ -143,7 +143,7 @@ def test_default_recipes_are_those_of_the_two_editions():
     assert (old.name, new.name) == ("mnist-default-old", "mnist-default-new")
     assert new.command == "aisle train mnist --epochs 50"
     assert old.command == (
-        "aisle train mnist --epochs 17 --method ais --num-samples 5 --num-temperatures 11 "
+        "aisle train mnist --epochs 10 --method ais --num-samples 5 --num-temperatures 11 "
         "--optimizer adam --lr-schedule iwae-study"
     )
     assert old.evaluation == new.evaluation == BUDGETS["cpu"].evaluation["mnist"]
