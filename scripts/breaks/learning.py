@@ -161,4 +161,20 @@ BREAKS = [
         "found = best",
         "learning/test_fit.py::test_a_phase_that_gains_nothing_leaves_what_it_started_from",
     ),
+    Break(
+        "Muon forgets the shape of a matrix",
+        "learning/optimizers.py",
+        "scale = max(1.0, rows / columns) ** 0.5",
+        "scale = 1.0",
+        "learning/test_optimizers.py::"
+        "test_muon_makes_the_singular_values_of_averaged_gradients_alike",
+    ),
+    Break(
+        "Muon follows the singular values, not their squares",
+        "learning/optimizers.py",
+        "gram = now @ gram @ now",
+        "gram = now @ gram",
+        "learning/test_optimizers.py::"
+        "test_muon_makes_the_singular_values_of_averaged_gradients_alike",
+    ),
 ]
