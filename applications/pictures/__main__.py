@@ -19,9 +19,7 @@ QUESTION = (
     "Binarised digits of MNIST: in the same time on one core, is a decoder of convolutions better "
     "than one of linear layers (200 units each), and what does annealing add to each?"
 )
-FULL = Budget(
-    seconds=300, look_every=None, patience=1_000, chains=8, temperatures=100, simulated=40
-)
+FULL = Budget(seconds=300, patience=1_000, chains=8, temperatures=100, simulated=40)
 _LATENTS, _TEST, _VALID, _FIRST = 50, 200, 500, 2_000
 NETWORKS = ("linear", "convolutions")
 
