@@ -34,8 +34,8 @@ class Budget:
         seconds: of processor time that a stretch of training takes at the most, from the end of
             its first epoch on, when everything is compiled.
         updates: that it makes at the most.
-        look_every: updates between two bounds on validation data; None for as many as cost a tenth
-            of training, which are too many where data are few and soon overfitted.
+        look_every: updates between two bounds on validation data, in whole epochs. Small data are
+            soon overfitted.
         patience: bounds on validation data to wait for a higher one.
         chains: C of an evaluation.
         temperatures: T of an evaluation.
@@ -45,7 +45,7 @@ class Budget:
 
     seconds: float = 30.0
     updates: int = 1_000_000
-    look_every: int | None = 400
+    look_every: int = 400
     patience: int = 20
     chains: int = 16
     temperatures: int = 200
@@ -146,7 +146,7 @@ def train(
 
     def make() -> dict[str, Any]:
         clock = _Clock(budget.seconds)
-        every = budget.look_every and max(1, budget.look_every * batch // len(data.train))
+        every = max(1, budget.look_every * batch // len(data.train))
         phase = aisle.Phase(METHODS[method], optimizer)
         fitted = aisle.fit(
             *networks,

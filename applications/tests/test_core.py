@@ -103,13 +103,12 @@ def test_splits_have_every_row_once():
 def test_a_clock_ends_training_when_its_time_is_over(monkeypatch):
     now = [5.0]
     monkeypatch.setattr("time.process_time", lambda: now[0])
-    clock, look = _Clock(10.0), type("Look", (), {"held_out": None})
-    answers = []
-    for time in (5.0, 14.9, 15.0):
+    clock, answers = _Clock(10.0), []
+    for time, bound in ((5.0, None), (14.9, None), (15.0, None), (16.0, -1.0), (17.0, None)):
         now[0] = time
-        answers.append(clock(look, None))
-    # It starts at the first look.
-    assert answers == [False, False, True] and clock.spent == 10.0
+        answers.append(clock(type("Look", (), {"held_out": bound}), None))
+    # It starts at the first look, and waits for a bound.
+    assert answers == [False, False, False, True, True] and clock.spent == 12.0
 
 
 def test_differences_are_paired():
