@@ -7,12 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 from aisle.annealing import HMC, Kernel, schedules
 from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG
 from aisle.models import one_layer
 from estimating import Encoder, contract_batch, counting_model, jit
+
+try:
+    from jax.extend.core import jaxprs_in_params
+except ImportError:  # JAX 0.9 has it elsewhere
+    from jax._src.core import jaxprs_in_params
 
 KERNEL = Kernel(schedules.linear, HMC(2), target_accept=0.6)
 CHAINS = [MHHMC, AIS]
