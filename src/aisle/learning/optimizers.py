@@ -85,7 +85,7 @@ class Muon(_Rated):
         curve = self.schedule(self.learning_rate, num_updates, updates_per_epoch)
         matrices = optax.chain(
             optax.trace(_MUON_DECAY, nesterov=True),
-            optax.stateless_with_tree_map(lambda matrix, _: orthogonalised(matrix)),
+            optax.stateless_with_tree_map(lambda matrix, _: orthogonalised(jnp.asarray(matrix))),
             optax.scale_by_learning_rate(curve),
         )
         rest = optax.adam(lambda count: _MUON_ADAM_SHARE * curve(count), nesterov=True)
