@@ -1,5 +1,4 @@
 import json
-import resource
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from aisle.errors import InputError
 from aisle.runs import checkpoints
 from aisle.runs.checkpoints import latest, save, updates
 from aisle.runs.tensors import placed
+from disks import full_disk
 
 
 class Weights(NamedTuple):
@@ -302,18 +302,9 @@ def test_leaves_are_found_by_name_and_not_by_place(tmp_path):
     assert_identical(found, After(a=jnp.ones(2), b=jnp.zeros(2)))
 
 
-@pytest.fixture
-def small_files_only():
-    """Make the system refuse to write much into a file, as a full disk does."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_a_disk_that_fails_costs_only_the_new_checkpoint(tmp_path, small_files_only, capfd):
+def test_a_disk_that_fails_costs_only_the_new_checkpoint(tmp_path, capfd):
     save(tmp_path, 1, make_state(1))
-    with pytest.raises(InputError, match="File too large") as caught:
+    with full_disk(100_000), pytest.raises(InputError, match="File too large") as caught:
         save(tmp_path, 2, make_state(2, width=4000), keep=1)
     assert "the one of update 1 is untouched" in str(caught.value)
     assert f"then resume {tmp_path}" in str(caught.value)

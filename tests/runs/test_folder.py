@@ -1,6 +1,5 @@
 import json
 import math
-import resource
 import subprocess
 import sys
 
@@ -20,6 +19,7 @@ from aisle.runs.folder import (
     update_config,
 )
 from aisle.runs.recorder import RunFolder
+from disks import full_disk
 
 
 def one_line(caught):
@@ -132,20 +132,11 @@ def test_one_process_trains_a_run_at_a_time(tmp_path):
         pass
 
 
-@pytest.fixture
-def full_disk():
-    """A function that makes the system refuse files over some size, as a full disk does."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_settings_are_replaced_at_once_or_not_at_all(tmp_path, full_disk):
+def test_settings_are_replaced_at_once_or_not_at_all(tmp_path):
     create(tmp_path, {"a": 1})
     update_config(tmp_path, {"a": 2})
     assert read_config(tmp_path) == {"format": 2, "a": 2}
-    full_disk(1000)
-    with pytest.raises(InputError, match=r"config\.json \(File too large\)"):
+    with full_disk(1000), pytest.raises(InputError, match=r"config\.json \(File too large\)"):
         update_config(tmp_path, {"a": "3" * 2000})
     assert read_config(tmp_path) == {"format": 2, "a": 2}
     assert len(list(tmp_path.iterdir())) == 1
@@ -242,10 +233,9 @@ def test_a_damaged_history_is_not_passed_over(tmp_path):
         read_metrics(tmp_path / "absent")
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path, full_disk):
-    with MetricsWriter(tmp_path) as writer:
+def test_a_full_disk_leaves_whole_lines(tmp_path):
+    with MetricsWriter(tmp_path) as writer, full_disk(1000):
         writer.write([{"update": 1}])
-        full_disk(1000)
         with pytest.raises(InputError, match=r"metrics\.jsonl \(File too large\)") as caught:
             writer.write([{"update": update} for update in range(2, 200)])
         assert one_line(caught)

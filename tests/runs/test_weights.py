@@ -1,5 +1,4 @@
 import json
-import resource
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,6 +10,7 @@ import safetensors.numpy
 
 from aisle.errors import InputError
 from aisle.runs.weights import export, load, read_metadata
+from disks import full_disk
 
 
 class Pair(NamedTuple):
@@ -166,12 +166,7 @@ def test_targets_that_cannot_be_written(tmp_path):
 
 def test_a_full_disk_leaves_the_old_file(file):
     before = file.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(InputError, match="File too large"):
-            export(file, {"large": np.ones(1000)}, {})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk(1000), pytest.raises(InputError, match="File too large"):
+        export(file, {"large": np.ones(1000)}, {})
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
