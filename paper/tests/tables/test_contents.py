@@ -148,7 +148,7 @@ def test_default_recipes_are_those_of_the_two_editions():
     )
     assert old.evaluation == new.evaluation == BUDGETS["cpu"].evaluation["mnist"]
     for cell, phases in (
-        (old, [aisle.Phase(aisle.AIS(5, 11), aisle.Adam(0.001, aisle.rates.iwae_study), 17.0)]),
+        (old, [aisle.Phase(aisle.AIS(5, 11), aisle.Adam(0.001, aisle.rates.iwae_study), 10.0)]),
         (
             new,
             [
