@@ -158,6 +158,7 @@ def _draw(path: Path, found: "Comparison", choices: "list[Candidate]") -> None:
             capsize=3,
             label=name,
         )
+    axes.set_xticks(sorted({choice.num_latents for choice in choices}))
     axes.legend()
     with writing(path) as part:
         figure.savefig(part, format="png", dpi=120)

@@ -22,6 +22,8 @@ def updates_within(hours: float, plan: Plan, model: Any, proposal: Any, split: A
     """
     check_positive("hours", hours)
     phases = plan.recipe.phases
+    if processes.is_first():
+        report("a short try of each phase says how many updates there is time for")
     costs = [_seconds(plan, phase, model, proposal, split) for phase in phases]
     shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
     mean = _BESIDE * sum(share * cost for share, cost in zip(shares, costs, strict=True))
