@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import PyTree
 
 from aisle.errors import InputError, check_positive
 from aisle.learning import rates
@@ -145,5 +146,5 @@ def orthogonalised(matrix: jax.Array) -> jax.Array:
     return scale * (found if rows <= columns else found.T)
 
 
-def _labels(params: optax.Params) -> optax.Params:
+def _labels(params: PyTree) -> PyTree:
     return jax.tree.map(lambda a: "matrix" if jnp.ndim(a) == 2 else "rest", params)
