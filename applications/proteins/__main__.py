@@ -85,9 +85,9 @@ def run(study: Study) -> tuple[Table, Figure]:
     """Choose a decoder, train on by both methods, and score held-out sequences and the scan."""
     family = made_up() if study.is_smoke else read(study)
     form, first = chosen(study, family)
+    models = {m: _train(study, family, form, m, 0, first) for m in ("VAE", "AIS")}
     found, scores = {}, {}
-    for method in ("VAE", "AIS"):
-        trained = _train(study, family, form, method, 0, first)
+    for method, trained in models.items():
         facts = {"latents": form.latents, "seconds": round(first.seconds + trained.seconds)}
         cell = f"BLAT-{form}-{method}-0"
         found[method] = score(study.cells, cell, trained, family.data.test, study.budget, facts)
@@ -97,8 +97,7 @@ def run(study: Study) -> tuple[Table, Figure]:
     scores[f"AIS, mean of {len(members)}"] = mutants.Scores(
         np.mean([one.values for one in members], axis=0), scores["AIS"].errors
     )
-    trained = _train(study, family, form, "AIS", 0, first)
-    check = _checked(study, family, f"BLAT-{form}-AIS-0", trained, scores["AIS"])
+    check = _checked(study, family, f"BLAT-{form}-AIS-0", models["AIS"], scores["AIS"])
     found["independent sites"] = Scored(site_log_p(family.shares, family.data.test), None, {})
     rhos = {name: mutants.rho(one.values, family.scan) for name, one in scores.items()}
     rhos["AIS, by ELBOs"] = mutants.rho(np.array(check["bounds"]), family.scan)
