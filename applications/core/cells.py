@@ -1,8 +1,8 @@
 """Cells: pieces of work that are kept, so that an interrupted command goes on where it was."""
 
 import json
+import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ class Cells:
                 raise InputError(f"{file} has other settings: choose another --out, or remove it")
             return found
         sys.stderr.write(f"{name}\n")
-        start = time.process_time()
+        start = _processor_seconds()
         content = {"settings": wanted, "found": make()}
-        self._spent[name] = time.process_time() - start
+        self._spent[name] = _processor_seconds() - start
         write_json(file, content | {"processor_seconds": self._spent[name]})
         return json.loads(file.read_text())["found"]
 
@@ -62,3 +62,8 @@ class Cells:
         """Return the weights of a finished cell."""
         with (self.folder / f"{name}.weights").open("rb") as file:
             return eqx.tree_deserialise_leaves(file, like)
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 import aisle
 from aisle.statistics import Mean, summarise
@@ -16,6 +19,17 @@ from applications.core.cells import Cells
 USUAL, AVERAGE = aisle.Muon(0.0075, aisle.rates.constant), 0.998
 # Seconds between two lines about a training.
 _SHOW_EVERY = 5.0
+
+
+def decayed(decay: float) -> optax.GradientTransformation:
+    """Return the usual optimiser, under which matrices decay: a decoder's towards its last bias."""
+    decays = optax.add_decayed_weights(-USUAL.learning_rate * decay, mask=_matrices)
+    return optax.chain(USUAL.build(1, 1), decays)
+
+
+def _matrices(params: Any) -> Any:
+    return jax.tree.map(lambda array: jnp.ndim(array) == 2, params)
+
 
 METHODS: dict[str, Any] = {
     "VAE": aisle.VAE(),
@@ -198,12 +212,14 @@ def go_on(
     methods: Iterable[str],
     data: Splits,
     budget: Budget,
+    *,
+    optimizer: Any = USUAL,
 ) -> dict[str, tuple[Trained, Scored]]:
     """Train on from a start by each method, and evaluate on test data."""
     found = {}
     for method in methods:
         cell = f"{name}-{latents}-{method}"
-        trained = train(cells, cell, start.networks, data, method, budget)
+        trained = train(cells, cell, start.networks, data, method, budget, optimizer=optimizer)
         facts = {
             "latents": latents,
             "updates": start.updates + trained.updates,

@@ -1,5 +1,6 @@
 """What the pictures of the applications share."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -11,10 +12,17 @@ INK, FAINT = "#222222", "#8a8a8a"
 COLOURS = ("#8a8a8a", "#1f78b4", "#33a02c", "#ff7f00", "#c0392b", "#6a3d9a")
 
 
+_COLUMNS = 4
+
+
 def panels(number: int, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    """Return a figure with some panels beside each other."""
-    figure = Figure((width * number, height), layout="constrained")
-    axes = list(figure.subplots(1, number, squeeze=False)[0])
+    """Return a figure with some panels, in rows of at most four."""
+    rows, columns = math.ceil(number / _COLUMNS), min(number, _COLUMNS)
+    figure = Figure((width * columns, height * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for unused in axes[number:]:
+        unused.remove()
+    axes = axes[:number]
     for one in axes:
         one.tick_params(labelsize=8, length=2.5, color=FAINT, labelcolor=INK)
         one.spines[:].set(color=FAINT, linewidth=0.6)

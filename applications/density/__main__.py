@@ -1,26 +1,42 @@
 """`python -m applications.density`: sets of bits with published splits, by certified log p(x)."""
 
+import functools
+import json
+import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.special import logsumexp
+from scipy.stats import norm, qmc
 
 import aisle
 from aisle.errors import InputError
-from aisle.statistics import is_ahead
+from aisle.statistics import Mean, is_ahead, summarise
 from applications.core import baselines
 from applications.core.files import check_content, data_file
-from applications.core.models import METHODS, Budget, Scored, Splits, chosen, go_on, starts
+from applications.core.models import (
+    METHODS,
+    Budget,
+    Scored,
+    Splits,
+    Trained,
+    decayed,
+    go_on,
+    train,
+)
 from applications.core.pictures import intervals, panels
 from applications.core.study import Command, SetsOptions, Study, Table
 
 QUESTION = (
     "Binary sets with published splits: how good are decoders of 4 and of a chosen number of "
     "latents by VAE, IWAE, DReG, MH-HMC and AIS in the same time, against independent bits, a "
-    "mixture of Bernoullis and a Chow-Liu tree?"
+    "mixture of Bernoullis, a Chow-Liu tree and a sum-product network?"
 )
 _URL = "https://raw.githubusercontent.com/arranger1044/DEBD/master/datasets"
 # Of train, valid and test together, as `check_content` has it.
@@ -39,8 +55,20 @@ SETS = {
     "bbc": "d78ebd8a",
     "voting": "9a7ab7ef",
 }
-FULL = Budget(seconds=12, patience=15, chains=8, temperatures=100, simulated=200)
-_LATENTS, _HIDDEN, _COMPONENTS = (4, 10, 20), (100, 100), (10, 30, 100)
+FULL = Budget(seconds=20, patience=15, chains=8, temperatures=100, simulated=200)
+_LATENTS, _HIDDEN, _DECAYS, _COMPONENTS = (4, 10, 20), (100, 100), (0.0, 0.3), (10, 30, 100)
+# Of an exact model.
+_NO_GAP = Mean(0.0, 0.0, 0)
+# Columns up to which log p of four latents is integrated, too.
+_FEW_COLUMNS = 16
+
+
+@dataclass
+class DensityOptions(SetsOptions):
+    """What this application takes beside what all do."""
+
+    networks: Path | None = None
+    """Python of an environment that has deeprob-kit; without it, no sum-product networks."""
 
 
 def read(name: str, data: Path | None) -> Splits:
@@ -59,13 +87,48 @@ def read(name: str, data: Path | None) -> Splits:
     return splits
 
 
+class Found(NamedTuple):
+    """What was found about a set.
+
+    Attributes:
+        exact: models whose log p is exact.
+        latent: models of 4 latents and of the chosen number, by method and number.
+        integrated: log p of AIS with 4 latents by integration, or None for many columns.
+    """
+
+    exact: dict[str, Scored]
+    latent: dict[tuple[str, int], Scored]
+    integrated: Mean | None
+
+    @property
+    def rival(self) -> tuple[str, Scored]:
+        """The best exact model."""
+        return max(self.exact.items(), key=lambda item: item[1].mean.mean)
+
+    @property
+    def best(self) -> tuple[tuple[str, int], Scored]:
+        """The best latent-variable model."""
+        return max(self.latent.items(), key=lambda item: item[1].mean.mean)
+
+    @property
+    def last(self) -> dict[str, Scored]:
+        """The models of the chosen number of latents."""
+        *_, (_, number) = self.latent
+        return {method: one for (method, n), one in self.latent.items() if n == number}
+
+
 def run(study: Study) -> tuple[Table, Figure]:
     """Train and evaluate all models of the sets."""
     found = {}
     for name in study.options.chosen(SETS):
         data = made_up() if study.is_smoke else read(name, study.data)
         data = data.at_most(study.budget.rows)
-        found[name] = exact(study, name, data) | latent(study, name, data)
+        models, four = latent(study, name, data)
+        whole = None
+        if data.train.shape[1] <= _FEW_COLUMNS:
+            make = functools.partial(integrated, four, data.test)
+            whole = Mean(**study.cells(f"{name}-integrated", {}, make))
+        found[name] = Found(exact(study, name, data), models, whole)
     return table(found), picture(found)
 
 
@@ -94,11 +157,35 @@ def exact(study: Study, name: str, data: Splits) -> dict[str, Scored]:
         }
 
     found = study.cells(f"{name}-exact", {}, make)
+    if study.options.networks is not None:
+        python = study.options.networks
+        network = study.cells(f"{name}-networks", {}, lambda: sum_product(python, data))
+        found["sum-product network"] = network["log_p"]
     return {model: Scored(np.array(log_p), None, {}) for model, log_p in found.items()}
 
 
-def latent(study: Study, name: str, data: Splits) -> dict[str, Scored]:
-    """Return the latent-variable models: of 4 latents, and of a number chosen by a VAE."""
+def sum_product(python: Path, data: Splits) -> dict[str, Any]:
+    """Return log p of the test rows by a network that another environment learns."""
+    with tempfile.TemporaryDirectory() as folder:
+        splits, found = Path(folder) / "splits.npz", Path(folder) / "found.json"
+        np.savez(splits, **data._asdict())
+        program = Path(__file__).with_name("sum_product.py")
+        try:
+            subprocess.run([python, program, splits, found], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", b"").decode().strip() or str(error)
+            raise InputError(
+                f"--networks {python} does not learn sum-product networks "
+                f"({said.splitlines()[-1]}): name a Python that has deeprob-kit"
+            ) from None
+        return json.loads(found.read_text())
+
+
+def latent(study: Study, name: str, data: Splits) -> tuple[dict[tuple[str, int], Scored], Trained]:
+    """Return the models of 4 latents and of a number that validation data choose.
+
+    And the networks by AIS of 4 latents.
+    """
     latents, hidden = study.sizes(_LATENTS, _HIDDEN)
     fitted = aisle.Bernoulli.fitted(data.train)
 
@@ -106,27 +193,70 @@ def latent(study: Study, name: str, data: Splits) -> dict[str, Scored]:
         key = jax.random.key(study.seed)
         return aisle.mlp_model(key, *fitted, num_latents=number, hidden=hidden)
 
-    first = starts(study.cells, name, build, latents, data, study.budget)
+    decays = _DECAYS[:1] if study.is_smoke else _DECAYS
+    first = {
+        (number, decay): train(
+            study.cells,
+            f"{name}-{number}-{decay:g}-start",
+            build(number),
+            data,
+            "VAE",
+            study.budget,
+            optimizer=decayed(decay),
+        )
+        for number in latents
+        for decay in decays
+    }
     methods = ("VAE", "AIS") if study.is_smoke else tuple(METHODS)
-    found = {}
-    for number in sorted({latents[0], chosen(first)}):
-        every = go_on(study.cells, name, number, first[number], methods, data, study.budget)
-        found |= {f"{method}, {number} latents": scored for method, (_, scored) in every.items()}
-    return found
+    found, networks = {}, []
+    of_four = [form for form in first if form[0] == latents[0]]
+    for forms in (of_four, list(first)):
+        number, decay = form = max(forms, key=lambda form: first[form].bound)
+        every = go_on(
+            study.cells,
+            name,
+            number,
+            first[form],
+            methods,
+            data,
+            study.budget,
+            optimizer=decayed(decay),
+        )
+        found |= {(method, number): scored for method, (_, scored) in every.items()}
+        networks.append(every["AIS"][0])
+    return found, networks[0]
 
 
-def table(found: dict[str, dict[str, Scored]]) -> Table:
+def integrated(trained: Trained, x: np.ndarray, points: int = 2**18) -> dict[str, Any]:
+    """Return log p of a model of few latents, by quasi-random latents from the prior.
+
+    Its standard error is that between four sequences, not over examples.
+    """
+    model, num_parts = trained.networks[0], 64
+    means = []
+    for seed in range(4):
+        sequence = qmc.Sobol(model.num_latents, rng=seed).random(points)
+        log_p = np.full(len(x), -np.inf)
+        for z in np.split(norm.ppf(np.clip(sequence, 1e-12, 1 - 1e-12)), num_parts):
+            logits = np.asarray(jax.vmap(model.decoder)(z.astype(np.float32)), float)
+            joint = x @ logits.T - np.logaddexp(0, logits).sum(axis=1)
+            log_p = np.logaddexp(log_p, logsumexp(joint, axis=1))
+        means.append(log_p.mean() - np.log(points))
+    return summarise(np.array(means))._asdict()
+
+
+def table(found: dict[str, Found]) -> Table:
     """Return a line for each model of each set."""
     rows = []
-    for name, models in found.items():
-        rival = _best({m: s for m, s in models.items() if s.gap is None})
-        for model, one in models.items():
-            over = None if model == rival else one.ahead_of(models[rival])
-            row = {"set": name, "model": model, "seconds": one.facts.get("seconds")}
-            row |= {"log p(x)": one.mean, "gap": one.gap}
+    for name, one in found.items():
+        rival, rival_scored = one.rival
+        latent_models = {f"{method}, {n} latents": s for (method, n), s in one.latent.items()}
+        for model, scored in (one.exact | latent_models).items():
+            row = {"set": name, "model": model, "seconds": scored.facts.get("seconds")}
+            row |= {"log p(x)": scored.mean, "gap": scored.gap}
+            over = None if model == rival else scored.ahead_of(rival_scored)
             rows.append(row | {"over the best exact model": over})
-    answer = " ".join(_sentence(name, models) for name, models in found.items())
-    return Table(("set", "model"), rows, answer, _NOTES)
+    return Table(("set", "model"), rows, _answer(found), _NOTES)
 
 
 _NOTES = (
@@ -135,44 +265,57 @@ _NOTES = (
     "of bidirectional Monte Carlo says by how much they may be too low; the others are exact. A "
     "VAE is trained first; all methods go on from its weights for the same processor time "
     "(seconds, in all) or until the validation bound stops rising. Numbers of latents (4, 10 or "
-    "20), of components (10, 30 or 100) and pseudocounts are chosen on validation data. One seed."
+    "20), the decay of weights (0 or 0.3), components (10, 30 or 100), pseudocounts and the "
+    "structure of sum-product networks (LearnSPN with leaves of trees, by deeprob-kit) are chosen "
+    "on validation data. One seed."
 )
 
 
-def _best(models: dict[str, Scored]) -> str:
-    return max(models, key=lambda name: models[name].mean.mean)
-
-
-def _sentence(name: str, models: dict[str, Scored]) -> str:
-    rival = _best({m: s for m, s in models.items() if s.gap is None})
-    latents = {m: s for m, s in models.items() if s.gap is not None}
-    best = _best(latents)
-    gain = latents[best].ahead_of(models[rival])
-    words = "ahead of" if gain.mean > 2 * gain.standard_error else "not clearly ahead of"
-    level = [
-        other
-        for other, one in latents.items()
-        if other != best and not is_ahead(latents[best].ahead_of(one), one.gap)
-    ]
-    others = f", level with {'; '.join(level)}," if level else ""
+def _answer(found: dict[str, Found]) -> str:
+    ahead, level, behind, details, against_vae = [], [], [], [], []
+    for name, one in found.items():
+        (method, number), best = one.best
+        rival, rival_scored = one.rival
+        gain = best.ahead_of(rival_scored)
+        loss = gain._replace(mean=-gain.mean)
+        place = ahead if is_ahead(gain, _NO_GAP) else behind if is_ahead(loss, best.gap) else level
+        place.append(name)
+        details.append(f"{name} {best.mean} ({method}, {number} latents; {gain} over {rival})")
+        more, gap = one.last["AIS"].ahead_of(one.last["VAE"]), one.last["VAE"].gap
+        against_vae.append(is_ahead(more, gap))
+    words = [f"ahead of the best exact model on {_names(ahead)}"]
+    words += [f"level with it on {_names(level)}"] if level else []
+    words += [f"behind it on {_names(behind)}"] if behind else []
+    whole = "".join(
+        f" Integrated over quasi-random latents instead of annealed, log p of {name} by AIS with "
+        f"four latents is {one.integrated:.4f} where annealing has "
+        f"{next(s for (m, _), s in one.latent.items() if m == 'AIS').mean.mean:.4f}."
+        for name, one in found.items()
+        if one.integrated
+    )
     return (
-        f"{name}: {best}{others} is best at {latents[best].mean}, {words} the best exact model, "
-        f"{rival}, by {gain}."
+        f"The best latent-variable model is {', '.join(words)}. Going on by AIS is clearly better "
+        f"than going on by the VAE on {sum(against_vae)} of {len(found)}. Best of each set: "
+        f"{'; '.join(details)}.{whole}"
     )
 
 
-def picture(found: dict[str, dict[str, Scored]]) -> Figure:
-    """Draw all models of each set but independent bits, which are far off."""
+def _names(names: list[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})" if names else "none"
+
+
+def picture(found: dict[str, Found]) -> Figure:
+    """Draw the exact models, and those of the chosen number of latents."""
     figure, axes = panels(len(found))
     for one, (name, models) in zip(axes, found.items(), strict=True):
-        shown = {m: s for m, s in models.items() if m != "independent bits"}
-        first = shown["Chow-Liu tree"]
-        gains = [scored.ahead_of(first) for scored in shown.values()]
+        # Independent bits are far off.
+        shown = {m: s for m, s in models.exact.items() if m != "independent bits"} | models.last
+        gains = [scored.ahead_of(shown["Chow-Liu tree"]) for scored in shown.values()]
         intervals(one, list(shown), gains, f"{name}: nats over a Chow-Liu tree")
     return figure
 
 
-COMMAND = Command("density", QUESTION, FULL, run, SetsOptions)
+COMMAND = Command("density", QUESTION, FULL, run, DensityOptions)
 
 if __name__ == "__main__":
     sys.exit(COMMAND())

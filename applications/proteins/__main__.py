@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from matplotlib.figure import Figure
 
 import aisle
 from aisle.statistics import Mean, is_ahead, summarise
 from applications.core.files import data_file
-from applications.core.models import USUAL, Budget, Scored, Splits, Trained, score, train
+from applications.core.models import Budget, Scored, Splits, Trained, decayed, score, train
 from applications.core.pictures import COLOURS, intervals, panels
 from applications.core.study import Command, Study, Table
 from applications.proteins import mutants
@@ -160,12 +158,6 @@ def _train(
 ) -> Trained:
     """Train from the first weights, or on from a start."""
     name = "start" if start is None else method
-    # Matrices of both networks decay: the decoder's towards independent sites, which its last bias
-    # starts from.
-    optimizer = optax.chain(
-        USUAL.build(1, 1),
-        optax.add_decayed_weights(-USUAL.learning_rate * form.decay, mask=_matrices),
-    )
     networks = _built(form, family, seed) if start is None else start.networks
     cell = f"BLAT-{form}-{name}-{seed}"
     return train(
@@ -176,7 +168,7 @@ def _train(
         method,
         study.budget,
         seed=seed,
-        optimizer=optimizer,
+        optimizer=decayed(form.decay),
     )
 
 
@@ -195,10 +187,6 @@ def _built(form: Form, family: Family, seed: int) -> tuple[Any, Any]:
         for hidden in (form.hidden, (100, 100))
     ]
     return made[0][0], made[1][1]
-
-
-def _matrices(params: Any) -> Any:
-    return jax.tree.map(lambda array: jnp.ndim(array) == 2, params)
 
 
 def _member(study: Study, family: Family, form: Form, seed: int) -> mutants.Scores:

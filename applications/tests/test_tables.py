@@ -1,10 +1,17 @@
 """Tables and answers say who is ahead, and say so only where it is clear."""
 
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import aisle
+from aisle.errors import InputError
 from aisle.statistics import Mean
-from applications.core.models import Scored
+from applications.core.models import Scored, Trained
 from applications.counts import __main__ as counts
 from applications.density import __main__ as density
 from applications.imputation import __main__ as imputation
@@ -49,20 +56,59 @@ def test_a_gap_may_swallow_a_lead():
     assert "(Poisson, not clear)" in counts.table({"cells": models}).answer
 
 
-def test_density_names_the_best_and_who_is_level():
-    models = {
+def test_density_counts_on_which_sets_latents_are_ahead():
+    exact = {
         "independent bits": scored(-3, None),
         "mixture of 10": scored(0, None),
         "Chow-Liu tree": scored(-1, None),
-        "VAE, 4 latents": scored(0.5, noise=0.3),
-        "DReG, 4 latents": scored(0.995, noise=0.3),
-        "AIS, 4 latents": scored(1.0, noise=0.5),
     }
-    table = density.table({"bits": models})
-    assert table.answer.startswith("bits: AIS, 4 latents, level with DReG, 4 latents, is best at ")
-    assert "ahead of the best exact model, mixture of 10, by 1.00" in table.answer
+    good = {("VAE", 4): scored(0.5, noise=0.3), ("AIS", 4): scored(1.0, noise=0.5)}
+    bad = {("VAE", 4): scored(-2.0, gap=0.1), ("AIS", 4): scored(-2.0, gap=0.1)}
+    # What the gap may hide is not lost.
+    open_ = {("VAE", 4): scored(-2.0, gap=2.5), ("AIS", 4): scored(-2.0, gap=2.5)}
+    exactly = Mean(-9.0, 0.0001, 4)
+    table = density.table(
+        {
+            "first": density.Found(exact, good, exactly),
+            "second": density.Found(exact, bad, None),
+            "third": density.Found(exact, open_, None),
+        }
+    )
+    answer = table.answer
+    assert "on 1 (first), level with it on 1 (third), behind it on 1 (second)." in answer
+    assert "clearly better than going on by the VAE on 1 of 3." in answer
+    assert "(AIS, 4 latents; 1.00 +- 0.0" in answer
+    assert "four latents is -9.0000 +- 0.0001 where annealing has -9.0000." in answer
     assert [row["gap"] for row in table.rows[:3]] == [None] * 3
     assert table.rows[1]["over the best exact model"] is None
+
+
+def test_log_p_is_integrated_over_few_latents():
+    # A decoder that ignores its latents has independent bits.
+    model, proposal = aisle.mlp_model(
+        jax.random.key(0),
+        *aisle.Bernoulli.fitted(np.array([[0, 1], [1, 1], [0, 0], [0, 1]])),
+        num_latents=2,
+        hidden=(3,),
+    )
+    flat = jax.tree.map(lambda a: a * 0 if a.ndim == 2 else a, model)
+    x = np.array([[1, 0], [0, 1], [0, 0]])
+    p = np.asarray(flat.mean_observation(jnp.zeros(2)), float)
+    expected = np.log(np.where(x == 1, p, 1 - p)).sum(axis=1).mean()
+    found = density.integrated(Trained((flat, proposal), 0.0, 1, 1.0), x, points=256)
+    assert found["mean"] == pytest.approx(expected, abs=1e-5)
+    # One that does not has the sum of p over all patterns, which is 1.
+    every = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    trained = Trained((model, proposal), 0.0, 1, 1.0)
+    each = [density.integrated(trained, row[None], 4096) for row in every]
+    assert sum(np.exp(one["mean"]) for one in each) == pytest.approx(1, abs=1e-4)
+
+
+def test_an_environment_without_networks_is_named():
+    with pytest.raises(InputError, match=r"--networks .*No module named 'deeprob'.*name a Python"):
+        density.sum_product(Path(sys.executable), density.made_up())
+    with pytest.raises(InputError, match="--networks /nowhere/python does not learn"):
+        density.sum_product(Path("/nowhere/python"), density.made_up())
 
 
 def test_imputation_says_who_fills_best():
@@ -131,5 +177,9 @@ def test_proteins_compare_held_out_sequences_and_the_scan():
 def test_pictures_are_drawn():
     models = models_of_counts()
     assert len(counts.picture({"a": models, "b": models}).axes) == 2
-    bits = {"independent bits": scored(-3), "Chow-Liu tree": scored(0), "AIS": scored(1)}
-    assert len(density.picture({"a": bits}).axes[0].get_yticklabels()) == 2
+    exact = {"independent bits": scored(-3, None), "Chow-Liu tree": scored(0, None)}
+    latent = {("AIS", 4): scored(1), ("VAE", 10): scored(1), ("AIS", 10): scored(1)}
+    found = dict.fromkeys("abcde", density.Found(exact, latent, None))
+    axes = density.picture(found).axes
+    # The tree, and both methods with the chosen number of latents.
+    assert len(axes) == 5 and len(axes[0].get_yticklabels()) == 3
