@@ -14,6 +14,8 @@ import numpy as np
 # Rows below which a part is not divided further, and the least dependence of two columns that
 # keeps them together.
 _ROWS, _DEPENDENCE = (50, 200, 800), (3.0, 15.0)
+# Columns from which on dependence is looked for among some only, as all pairs would take hours.
+_MANY_COLUMNS = 200
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
             learn_leaf="binary-clt",
             learn_leaf_kwargs={"to_pc": False},
             split_rows="kmeans",
-            split_cols="gvs",
+            split_cols="gvs" if columns <= _MANY_COLUMNS else "rgvs",
             split_cols_kwargs={"p": dependence},
             min_rows_slice=rows,
             random_state=0,
