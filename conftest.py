@@ -4,9 +4,6 @@ import gc
 import os
 from pathlib import Path
 
-# Traces are many objects that live on, and looking through them for garbage takes 5 % of the time.
-gc.set_threshold(50_000, 20, 20)
-
 # Nearly all of the time of the tests is spent in compiling programs that run for a moment: compile
 # quickly, not well. To be set before JAX starts; programs that tests start inherit it.
 os.environ["XLA_FLAGS"] = " ".join(
@@ -25,6 +22,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import compiling  # noqa: F401
 
+# Traces are many objects that live on: looking through them for garbage takes a tenth of the time.
+gc.set_threshold(50_000, 20, 20)
 # Eight devices, so that sharded runs can be compared with unsharded ones on any machine.
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
