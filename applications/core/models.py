@@ -149,19 +149,24 @@ def train(
     name: str,
     networks: tuple[Any, Any],
     data: Splits,
-    method: str,
+    method: Any,
     budget: Budget,
     *,
     seed: int = 0,
     optimizer: Any = USUAL,
+    batch_size: int = 128,
 ) -> Trained:
-    """Train from given weights until time or patience end; keep the best on validation data."""
-    batch = min(128, len(data.train))
+    """Train from given weights until time or patience end; keep the best on validation data.
+
+    `method` is one of aisle's methods, or the name of one of `METHODS`.
+    """
+    batch = min(batch_size, len(data.train))
+    method = METHODS[method] if isinstance(method, str) else method
 
     def make() -> dict[str, Any]:
         clock = _Clock(budget.seconds)
         every = max(1, budget.look_every * batch // len(data.train))
-        phase = aisle.Phase(METHODS[method], optimizer)
+        phase = aisle.Phase(method, optimizer)
         fitted = aisle.fit(
             *networks,
             data.train,
@@ -178,7 +183,7 @@ def train(
         updates = int(fitted.state.update)
         return {"bound": max(bounds), "updates": updates, "seconds": round(clock.spent, 1)}
 
-    found = cells(name, {"method": repr(METHODS[method]), "training_seed": seed}, make)
+    found = cells(name, {"method": repr(method), "training_seed": seed}, make)
     return Trained(cells.load(name, networks), **found)
 
 

@@ -26,7 +26,7 @@ class Options:
     budget: Literal["smoke", "full"] = "full"
     """`smoke` shows in a minute that all is well, and its figures mean nothing."""
     out: Path | None = None
-    """Folder for cells and results; by default runs/applications/NAME-BUDGET."""
+    """Folder for cells and results; by default runs/PACKAGE/NAME-BUDGET."""
     data: Path | None = None
     """Folder of the data; by default AISLE_DATA or the user's cache. What is missing is fetched."""
     seed: int = 0
@@ -106,6 +106,7 @@ class Command:
         full: what a cell may cost.
         run: makes the table and the picture.
         options: what the command takes.
+        package: that the program is in.
     """
 
     name: str
@@ -113,20 +114,22 @@ class Command:
     full: Budget
     run: Callable[[Study], tuple[Table, Figure]]
     options: type[Options] = Options
+    package: str = "applications"
 
     def __call__(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command, and return its exit code."""
-        options = tyro.cli(self.options, args=arguments, prog=f"python -m applications.{self.name}")
+        program = f"{self.package}.{self.name}"
+        options = tyro.cli(self.options, args=arguments, prog=f"python -m {program}")
         is_smoke = options.budget == "smoke"
         budget = SMOKE if is_smoke else self.full
-        out = options.out or Path("runs/applications") / f"{self.name}-{options.budget}"
+        out = options.out or Path("runs") / self.package / f"{self.name}-{options.budget}"
         config = {"application": self.name, "budget": asdict(budget), "seed": options.seed}
         try:
             cells = Cells(out / "cells", config)
             table, figure = self.run(Study(cells, budget, is_smoke, options))
             write(out / self.name, self.question, config, table, figure, cells.seconds)
         except InputError as error:
-            sys.stderr.write(f"applications.{self.name}: {error}\n")
+            sys.stderr.write(f"{program}: {error}\n")
             return 2
         text = f"{table.markdown()}\n\n{table.answer}"
         table_console().print(text, soft_wrap=True, highlight=False)
