@@ -100,13 +100,22 @@ def update_cost(
     return measure.best_seconds(call, repeats=repeats) / number, memory()
 
 
-def evaluation_rate(num_chains: int, T: int, L: int, own: tuple[Any, Any] | None = None) -> float:
-    """Return the gradients of log p a second of an evaluation's tiles, by default the study's."""
+def evaluation_rate(
+    num_chains: int,
+    T: int,
+    L: int,
+    own: tuple[Any, Any] | None = None,
+    each: int | None = None,
+) -> float:
+    """Return the gradients of log p a second of an evaluation's tiles.
+
+    `own` is by default the study's networks, `each` what a tile of an evaluation has on a device.
+    """
     model, proposal = own or networks()
     hmc = HMC(L, refresh=0.6, precondition=1.0)
     ladder = Ladder(schedules.sigmoid(T), jnp.full(T, 0.1), hmc, last_move=False)
     cost = num_chains * ladder.num_gradients
-    each = work.preferred_examples(num_chains, ladder.num_gradients)
+    each = each or work.preferred_examples(num_chains, ladder.num_gradients)
     number = each * jax.device_count()
     xs = np.float32(pictures()[: 4 * number] > 128).reshape(-1, *getattr(model, "shape", (784,)))
     indices = np.arange(len(xs))

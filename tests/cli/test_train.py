@@ -373,8 +373,9 @@ def test_lengths_exclude_each_other(capsys, tmp_path, no_training):
 @pytest.mark.slow
 def test_hours_become_updates_that_the_run_keeps(capsys, tmp_path, compiled_once):
     folder = tmp_path / "run"
-    code, _, err = run(capsys, "train", "digits", *VAE, "--hours", 1e-5, "--out", folder)
-    assert code == 0
+    options = (*VAE, "--hours", 1e-5, "--batch-size", 5000, "--out", folder)
+    code, _, err = run(capsys, "train", "digits", *options)
+    assert code == 0 and err.count("batch_size is 5000") == 1
     number = json.loads((folder / "config.json").read_text())["train"]["num_updates"]
     assert f"1e-05 hours are time for about {number:,} updates" in err
     assert records_of(folder)[-1]["update"] == number

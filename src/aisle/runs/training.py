@@ -178,7 +178,9 @@ def _train(
         processes.first_does(lambda: folder.check_new(out))
     if hours is not None:
         number = updates_within(hours, plan, *networks, dataset.train)
-        config = dataclasses.replace(config, num_updates=number)
+        # The batch that the data fill, of which the first plan has spoken.
+        optimizer = dataclasses.replace(config.optimizer, batch_size=plan.batch_size)
+        config = dataclasses.replace(config, num_updates=number, optimizer=optimizer)
         content["train"], plan = to_json(config), plan_of(config, dataset)
     return run(
         plan,
