@@ -4,6 +4,7 @@
 installed, learns networks from `train`, chooses one by `valid`, and writes log p of `test`.
 """
 
+# pyright: reportMissingImports=false
 import itertools
 import json
 import sys
@@ -20,7 +21,6 @@ _MANY_COLUMNS = 200
 
 def main() -> None:
     """Learn, choose and write."""
-    # pyright: reportMissingImports=false
     from deeprob.spn.algorithms.inference import log_likelihood
     from deeprob.spn.learning.wrappers import learn_estimator
     from deeprob.spn.structure.leaf import Bernoulli

@@ -23,6 +23,8 @@ PAPER: dict[tuple[str, str, int, int | None], float] = {
     ("omniglot", "ais", 50, 11): -101.64,
     ("omniglot", "mh-hmc", 5, 5): -102.57,
     ("omniglot", "mh-hmc", 5, 11): -101.32,
+    ("omniglot", "mh-hmc", 50, 5): -102.32,
+    ("omniglot", "mh-hmc", 50, 11): -101.25,
     ("mnist", "dreg", 1, None): -86.90,
     ("mnist", "dreg", 5, None): -85.52,
     ("mnist", "dreg", 50, None): -84.38,

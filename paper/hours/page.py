@@ -1,0 +1,122 @@
+"""The page, the picture and the numbers of a long training."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from aisle.provenance import provenance
+from aisle.runs.options import TrainConfig
+from paper.hours.study import Effort, Trained, measure
+from paper.output import (
+    Columns,
+    make_folder,
+    markdown_table,
+    print_lines,
+    screen_table,
+    table_console,
+    write_json,
+    write_text,
+)
+from paper.pictures import FAINT, INK, quieten, save_figure
+from paper.tables.maker import PAPER
+
+_COLUMNS: Columns = {"of": "left", "nats": "right"}
+
+
+def reproduce(out: Path, config: TrainConfig, hours: float, effort: Effort) -> None:
+    """Train and evaluate, write the files into `out`, and print the table."""
+    make_folder(out)
+    found = measure(config, hours, out / "run", effort)
+    paths = [out / f"hours.{end}" for end in ("json", "md", "png")]
+    rows = _rows(found, config.data)
+    write_json(paths[0], _content(found, config, hours, effort))
+    write_text(paths[1], _page(found, rows, config.data))
+    save_figure(_picture(found, config.data), paths[2], dpi=120)
+    table_console().print(screen_table(_title(found, config.data), _COLUMNS, rows))
+    print_lines(paths)
+
+
+def _title(found: Trained, data: str) -> str:
+    return f"log p(x) of {data} after {found.updates:,} updates, {found.seconds / 3600:.1f} hours"
+
+
+def _rows(found: Trained, data: str) -> list[list[str]]:
+    rows = [
+        ["test data, the whole split", f"{found.test:.2f}"],
+        ["the gap of that bound", f"{found.gap:.2f}"],
+        ["training data, some", f"{found.train:.2f}"],
+    ]
+    best = _published(data)
+    return rows if best is None else [*rows, ["test data, the paper's best", f"{best:.2f}"]]
+
+
+def _published(data: str) -> float | None:
+    """Return the highest that the paper has, for one layer and any method."""
+    return max((value for (name, *_), value in PAPER.items() if name == data), default=None)
+
+
+def _page(found: Trained, rows: list[list[str]], data: str) -> str:
+    about = (
+        f"`{found.command}`, from scratch, without a look at test data before its end. Means of "
+        "stochastic lower bounds with standard errors over examples; the gap of bidirectional "
+        "Monte Carlo says by how much that on test data may be too low. What training data have "
+        "more than test data is overfitting."
+    )
+    table = markdown_table(_COLUMNS, rows)
+    return "\n\n".join([f"# {_title(found, data)}", table, about, "![curve](hours.png)"]) + "\n"
+
+
+def _content(found: Trained, config: TrainConfig, hours: float, effort: Effort) -> dict[str, Any]:
+    means = {name: getattr(found, name)._asdict() for name in ("test", "train", "gap")}
+    return {
+        "data": config.data,
+        "model": config.model.model,
+        "seed": config.run.seed,
+        "hours": hours,
+        "command": found.command,
+        "evaluation": effort._asdict(),
+        "updates": found.updates,
+        "seconds": found.seconds,
+        **means,
+        "curve": [point._asdict() for point in found.curve],
+        **provenance(),
+    }
+
+
+def _picture(found: Trained, data: str) -> Figure:
+    """Draw the bounds on validation data against hours, with what was found at the end."""
+    figure = Figure((5.5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    quieten(axes)
+    axes.plot(
+        [point.hours for point in found.curve],
+        [point.bound for point in found.curve],
+        color="#1f78b4",
+        lw=1.2,
+        label="validation data, during training",
+    )
+    end = found.seconds / 3600
+    for name, mean, colour in (
+        ("test", found.test, "#c0392b"),
+        ("training", found.train, "#33a02c"),
+    ):
+        axes.errorbar(
+            end,
+            mean.mean,
+            yerr=2 * mean.standard_error,
+            fmt="o",
+            ms=4,
+            color=colour,
+            label=f"{name} data, long chains",
+        )
+    best = _published(data)
+    if best is not None:
+        axes.axhline(best, color=FAINT, lw=0.8, ls="--", label="paper's best, test")
+    # The first minutes are far below.
+    low = min(found.test.mean, found.curve[-1].bound if found.curve else found.test.mean)
+    axes.set_ylim(low - 4, max(found.train.mean, found.test.mean) + 1)
+    axes.set_xlabel("hours", fontsize=8, color=INK)
+    axes.set_ylabel("log p(x), nats", fontsize=8, color=INK)
+    axes.legend(fontsize=7, frameon=False)
+    return figure

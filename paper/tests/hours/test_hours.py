@@ -1,0 +1,64 @@
+"""A long training: what its page and its picture say, and one in small."""
+
+import json
+
+import pytest
+
+from aisle.errors import InputError
+from aisle.runs.options import ModelOptions, TrainConfig
+from aisle.statistics import Mean
+from calling import run
+from paper.hours import page, study
+
+FOUND = study.Trained(
+    [study.Point(0.5, -90.0), study.Point(1.0, -85.0)],
+    Mean(-83.0, 0.2, 10_000),
+    Mean(-80.0, 0.5, 1000),
+    Mean(0.1, 0.02, 100),
+    1234,
+    3600.0,
+    "aisle train mnist --hours 1",
+)
+
+
+def test_the_page_has_test_and_training_data_and_the_papers_best():
+    text = page._page(FOUND, page._rows(FOUND, "mnist"), "mnist")
+    assert "# log p(x) of mnist after 1,234 updates, 1.0 hours" in text
+    assert "| test data, the whole split | -83.00 +- 0.20 |" in text
+    assert "| test data, the paper's best | -83.63 |" in text
+    assert page._published("omniglot") == -101.25
+    assert "paper's best" not in page._page(FOUND, page._rows(FOUND, "digits"), "digits")
+
+
+def test_the_picture_has_the_curve_its_ends_and_the_papers_best():
+    (axes,) = page._picture(FOUND, "mnist").axes
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert len(labels) == 4 and "paper's best, test" in labels
+    assert list(axes.lines[0].get_xdata()) == [0.5, 1.0]
+
+
+def test_test_data_are_evaluated_whole_and_training_data_in_part():
+    effort = study.Effort()
+    assert effort.config("test").whole_split == 30
+    assert effort.config("train").whole_split == 0
+    assert effort.config("train").split == "train"
+
+
+def test_a_run_of_other_data_is_not_resumed(tmp_path):
+    content = {"train": {"data": "omniglot", "model": {"model": "one-layer"}}}
+    (tmp_path / "config.json").write_text(json.dumps({"format": 2, **content}))
+    config = TrainConfig("mnist", model=ModelOptions())
+    with pytest.raises(InputError, match="is a run of omniglot by one-layer: choose another --out"):
+        study.measure(config, 1.0, tmp_path, study.Effort())
+
+
+@pytest.mark.slow
+def test_in_small(tmp_path, capsys):
+    arguments = ("hours", "digits", "--hours", "1e-4", "--budget", "smoke", "--out", tmp_path)
+    assert run(capsys, *arguments)[0] == 0
+    record = json.loads((tmp_path / "hours.json").read_text())
+    assert record["updates"] > 0 and record["gap"]["num_examples"] == 4
+    assert record["curve"] and (tmp_path / "hours.png").stat().st_size > 5000
+    # Nothing is trained or evaluated again.
+    assert run(capsys, *arguments)[0] == 0
+    assert json.loads((tmp_path / "hours.json").read_text())["test"] == record["test"]
