@@ -189,9 +189,9 @@ def _answer(found: dict[str, Scored]) -> str:
     for name, one in found.items():
         gain = one.ahead_of(first)
         if is_ahead(gain, first.gap):
-            better.append(f"{name} ({gain:+.2f})")
+            better.append(f"{name} ({gain})")
         elif is_ahead(gain._replace(mean=-gain.mean), one.gap):
-            worse.append(f"{name} ({gain:+.2f})")
+            worse.append(f"{name} ({gain})")
     said = f"clearly better are {', '.join(better)}" if better else "nothing is clearly better"
     return f"Against {REFERENCE}, {said}; clearly worse are {', '.join(worse) or 'none'}."
 
