@@ -36,5 +36,5 @@ def intervals(axes: Axes, names: Sequence[str], values: Sequence[Mean], title: s
             value.mean, i, xerr=2 * value.standard_error, fmt="o", ms=4, lw=1.2, color=COLOURS[1]
         )
     axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_title(title, fontsize=9, color=INK)
