@@ -95,7 +95,8 @@ _NOTES = (
     "Carlo. Both networks have 50 latents. The linear one is the paper's (200 units, tanh); the "
     "other has two convolutions (16 and 32 channels) and a linear layer of 200 units each way. A "
     "VAE is trained first; both methods go on from it, each for the same processor time, with the "
-    "weights of the best bound on validation data. One seed; nothing was tuned for convolutions."
+    "weights of the best bound on validation data; it is looked at after whole epochs, so that a "
+    "stretch may be longer (seconds). One seed; nothing was tuned for convolutions."
 )
 
 
