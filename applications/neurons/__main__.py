@@ -145,8 +145,8 @@ _NOTES = (
     "Log-likelihoods of held-out words in nats, with standard errors over words; differences are "
     "paired by word. Those with a gap are stochastic lower bounds, and the gap of bidirectional "
     "Monte Carlo says by how much they may be too low. The pairwise model is fitted by "
-    "pseudo-likelihood, its penalty chosen by log p(x) of validation data. Its normaliser is summed for 15 "
-    "neurons, and annealed for 50 with an error of {error:.4f}. Latents: 5 or 15, chosen on "
+    "pseudo-likelihood, its penalty chosen by log p(x) of validation data. Its normaliser is "
+    "summed for 15 neurons, and annealed for 50 with an error of {error:.4f}. Latents: 5 or 15, chosen on "
     "validation data; a VAE is trained first, and VAE and AIS go on from it for the same "
     "processor time (seconds, in all) or until the validation bound stops rising. One seed."
 )
@@ -160,15 +160,17 @@ def _fine(mean: Mean) -> str:
 def _sentence(name: str, models: dict[str, Scored]) -> str:
     ais, vae, rival = models["AIS"], models["VAE"], models["pairwise"]
     gain, more = ais.ahead_of(rival), ais.ahead_of(vae)
+    loss = gain._replace(mean=-gain.mean)
     if gain.mean > 2 * gain.standard_error:
         verdict = f"latent causes by AIS are better than pairwise couplings by {gain:.4f}"
-    elif -gain.mean > 2 * gain.standard_error + (ais.gap.mean if ais.gap else 0):
-        verdict = f"pairwise couplings are better than latent causes by AIS ({gain:.4f})"
+    elif is_ahead(loss, ais.gap):
+        verdict = f"pairwise couplings are better than latent causes by AIS by {loss:.4f}"
     else:
-        verdict = f"latent causes by AIS and pairwise couplings do not differ ({gain:.4f})"
+        verdict = f"latent causes by AIS and pairwise couplings do not differ clearly ({gain:.4f})"
     clear = "clearly" if is_ahead(more, vae.gap) else "not clearly"
     return (
-        f"{name}: {verdict} nats for a word, and {clear} better than those by the VAE ({more:.4f})."
+        f"{name}: {verdict} nats for a word; AIS is {clear} better than the VAE after the same "
+        f"time ({more:.4f})."
     )
 
 

@@ -138,7 +138,7 @@ def test_neurons_say_which_model_is_better(gain, words):
     models = {"independent": scored(-5, None), "pairwise": scored(0, None, noise=0.3)}
     models |= {"VAE": scored(gain), "AIS": scored(gain)}
     table = neurons.table({"4 neurons": models}, {"4 neurons": Mean(1.0, 0.0012, 16)})
-    assert words in table.answer and "not clearly better than those by the VAE" in table.answer
+    assert words in table.answer and "AIS is not clearly better than the VAE" in table.answer
     assert "all 16 patterns of 4 neurons, p(x) of the AIS model is 1.0000 +- 0.0012" in table.answer
 
 
