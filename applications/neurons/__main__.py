@@ -146,8 +146,8 @@ _NOTES = (
     "paired by word. Those with a gap are stochastic lower bounds, and the gap of bidirectional "
     "Monte Carlo says by how much they may be too low. The pairwise model is fitted by "
     "pseudo-likelihood, its penalty chosen by log p(x) of validation data. Its normaliser is "
-    "summed for 15 neurons, and annealed for 50 with an error of {error:.4f}. Latents: 5 or 15, chosen on "
-    "validation data; a VAE is trained first, and VAE and AIS go on from it for the same "
+    "summed for 15 neurons, and annealed for 50 with an error of {error:.4f}. Latents: 5 or 15, "
+    "chosen on validation data; a VAE is trained first, and VAE and AIS go on from it for the same "
     "processor time (seconds, in all) or until the validation bound stops rising. One seed."
 )
 
