@@ -22,7 +22,7 @@ QUESTION = (
     "One class of digits is left out of training: is log p(x) of a latent-variable model a good "
     "score to find it by, and does it matter whether it is annealed or an ELBO?"
 )
-FULL = Budget(seconds=6, patience=20, chains=8, temperatures=100, simulated=50)
+FULL = Budget(seconds=12, patience=20, chains=8, temperatures=100, simulated=50)
 _LATENTS, _HIDDEN, _CLASSES = 10, (64, 64), 10
 # The same for each class, so that all have one program.
 _TRAIN, _VALID, _TEST, _OUTLIERS = 1200, 150, 200, 170
@@ -61,12 +61,12 @@ def one_class(study: Study, digit: int) -> dict[str, Any]:
         hidden=hidden,
     )
     cells, budget = study.cells, study.budget
-    start = train(cells, f"{digit}-start", networks, coded, "VAE", budget, seed=digit)
     codes = (both // 4).astype(np.int32)
     gaps = []
     for method in ("VAE", "AIS"):
         cell = f"{digit}-{method}"
-        trained = train(cells, cell, start.networks, coded, method, budget, seed=digit)
+        # From scratch: of so few digits, a VAE that has stopped early leaves nothing to learn.
+        trained = train(cells, cell, networks, coded, method, budget, seed=digit)
         scored = score(cells, cell, trained, codes, budget, {})
         assert scored.gap is not None
         gaps.append(scored.gap.mean)
@@ -132,7 +132,8 @@ def table(found: list[dict[str, Any]]) -> Table:
 
 _NOTES = (
     "Means over the ten classes with standard errors over them; differences are paired by class. "
-    "Latent-variable models (10 latents) see five grey levels as categories, scikit-learn's models "
+    "Latent-variable models (10 latents; VAE and AIS are trained from the same first weights for "
+    "the same time) see five grey levels as categories, scikit-learn's models "
     "all seventeen as numbers. Components of the mixture (5 to 40, full covariances) and when to "
     "stop training are chosen on validation digits of the known classes; nobody sees the class "
     "that is left out. The largest gap of log p(x) is {gap:.2f} nats."

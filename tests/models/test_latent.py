@@ -179,11 +179,11 @@ def test_an_encoder_of_pictures_sees_each_level_of_a_pixel_in_its_place(monkeypa
     _, proposal = convolved(shape, fitted, channels=(3,))
     seen = []
 
-    def first(layer, picture, **how):
+    def first(layer, picture):
         seen.append(np.asarray(picture))
         return jnp.zeros((2, 2, 3))
 
-    monkeypatch.setattr("aisle.models.convolutions._convolved", first)
+    monkeypatch.setattr("aisle.models.convolutions._halved", first)
     proposal.network(proposal.likelihood.standardise(jnp.asarray(x[0]).ravel()))
     wanted = [x[0][:, :, c] == level for level in range(3) for c in range(2)]
     np.testing.assert_array_equal(seen[0], np.stack(wanted, axis=-1))
