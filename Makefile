@@ -43,8 +43,8 @@ browser:  ## try to install Chromium, in which a test opens the report
 test: env  ## all tests but the slow ones
 	$(BIN)/python -m pytest $(FAST)
 
-# TESTS names some folders of them; all take about half an hour.
-test-slow: env browser  ## the slow tests
+# TESTS names some folders of them; all take about half an hour, and those of the report a browser.
+test-slow: env $(if $(TESTS),,browser)  ## the slow tests
 	$(BIN)/python -m pytest $(SLOW) $(TESTS)
 
 # PyTorch and Flax are large, so they have an environment of their own; it takes some minutes to make.
