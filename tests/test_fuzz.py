@@ -97,6 +97,7 @@ def test_weights(tmp_path):
     check()
 
 
+@pytest.mark.slow
 def test_checkpoints(originals, tmp_path):
     content = (originals / "w.safetensors").read_bytes()
     home = tmp_path / "checkpoints"

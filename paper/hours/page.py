@@ -19,7 +19,7 @@ from paper.output import (
     write_text,
 )
 from paper.pictures import FAINT, INK, quieten, save_figure
-from paper.tables.maker import PAPER
+from paper.tables.maker import PAPER, UNPLANNED
 
 _COLUMNS: Columns = {"of": "left", "nats": "right"}
 
@@ -53,7 +53,8 @@ def _rows(found: Trained, data: str) -> list[list[str]]:
 
 def _published(data: str) -> float | None:
     """Return the highest that the paper has, for one layer and any method."""
-    return max((value for (name, *_), value in PAPER.items() if name == data), default=None)
+    known = (PAPER | UNPLANNED).items()
+    return max((value for (name, *_), value in known if name == data), default=None)
 
 
 def _page(found: Trained, rows: list[list[str]], data: str) -> str:

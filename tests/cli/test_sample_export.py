@@ -65,6 +65,7 @@ def assert_picture(path):
         assert len(np.unique(np.asarray(image.convert("L")))) > 10
 
 
+@pytest.mark.slow
 def test_samples_are_a_picture(capsys, tmp_path, digits):
     path = tmp_path / "x.png"
     code, out, err = run(capsys, "sample", digits[0], "--num-samples", 8, "--out", path)

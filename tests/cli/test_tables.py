@@ -17,6 +17,9 @@ from aisle.runs.opening import load_data, roles_of
 from aisle.runs.options import EvaluateConfig
 from commands import assert_mistake, call, run
 
+# The run that most of them are of compiles for a quarter of a minute.
+pytestmark = pytest.mark.slow
+
 TINY = ("--hidden", "4", "--num-latents", "1", "--method", "vae", "--optimizer", "adam")
 TINY += ("--lr-schedule", "constant", "--batch-size", "17", "--updates", "2", "--num-valid", "5")
 ROLES = ("--condition", "sex", "age", "--exposure", "days", "--weights", "often")
@@ -97,7 +100,6 @@ def test_the_table_that_is_shown_has_what_is_given(capsys, home, monkeypatch, tm
     assert "column 'who' has 60 different texts in 60 rows, like an id: it is left out" in out
 
 
-@pytest.mark.slow
 def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, tmp_path):
     assert run(capsys, "evaluate", home / "run", *QUICK)[0] == 0
     # The same file, without looking at weights, is known by the rows that were held out.
@@ -112,7 +114,6 @@ def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, t
     assert eqx.tree_equal(loaded, (opened.model, opened.proposal))
 
 
-@pytest.mark.slow
 def test_samples_are_drawn_for_given_conditions(capsys, home, tmp_path):
     out = tmp_path / "samples.csv"
     options = ("--given", "sex=f,age=30,days=7", "--num-samples", 5, "--out", out)
@@ -130,7 +131,6 @@ def test_samples_are_drawn_for_given_conditions(capsys, home, tmp_path):
     np.testing.assert_allclose([float(row["size"]) for row in rows], drawn[:, 2], rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_what_is_not_given_is_that_of_held_out_rows(capsys, home, tmp_path):
     options = ("--given", "sex=m", "--num-samples", 7)
     out = tmp_path / "samples.tsv"
@@ -172,7 +172,6 @@ def test_columns_that_are_not_there(capsys, home, tmp_path, no_training):
     assert_mistake(result, "--condition is given but digits is no table")
 
 
-@pytest.mark.slow
 def test_missing_cells_are_drawn_and_others_stay_as_they_are(capsys, home, tmp_path):
     out = tmp_path / "filled.csv"
     code, _, err = run(capsys, "impute", home / "run", home / "t.csv", "--draws", 3, "--out", out)
@@ -196,7 +195,6 @@ def test_missing_cells_are_drawn_and_others_stay_as_they_are(capsys, home, tmp_p
     assert np.all(np.ptp(sizes[:, 2::7], axis=0) > 0)
 
 
-@pytest.mark.slow
 def test_means_are_one_table(capsys, home, tmp_path):
     out = tmp_path / "filled.csv"
     options = ("--mean", "--draws", 20, "--out", out)
@@ -222,7 +220,6 @@ def test_tables_that_cannot_be_filled(capsys, home, tmp_path):
     mistake(path, "does not end in .csv or .tsv", out=tmp_path / "x.xlsx")
 
 
-@pytest.mark.slow
 def test_a_model_of_whole_rows_fills_others(capsys, tmp_path):
     """Its encoder has no input for what is missing."""
     made = {name: columns()[name] for name in ("visits", "size", "ill")}
@@ -247,7 +244,6 @@ VALUES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_goes_through_all_commands(capsys, tmp_path, name):
     draw = VALUES.get(name, lambda random: random.poisson(3.0, (40, 3)))

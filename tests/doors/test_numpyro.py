@@ -216,7 +216,11 @@ FACTOR = {"auto_cov_factor": jnp.ones((10, 2)), "auto_scale": jnp.linspace(0.1, 
     ("kind", "params"),
     [
         (AutoMultivariateNormal, {"auto_loc": LOC, "auto_scale_tril": LOWER}),
-        (AutoLowRankMultivariateNormal, {"auto_loc": LOC, **FACTOR}),
+        pytest.param(
+            AutoLowRankMultivariateNormal,
+            {"auto_loc": LOC, **FACTOR},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_autoguide_of_one_vector_has_its_density(kind, params):

@@ -240,6 +240,7 @@ def test_cross_validation():
     assert np.isfinite(cross_val_score(LatentDensity(**SMALL), X, cv=2)).all()
 
 
+@pytest.mark.slow
 def test_grid_search():
     search = GridSearchCV(LatentDensity(**SMALL), {"max_updates": [32, 64]}, cv=2).fit(X)
     assert search.best_params_["max_updates"] in (32, 64)

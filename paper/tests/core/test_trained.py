@@ -13,6 +13,7 @@ from commands import contents
 from paper.core import trained
 
 
+@pytest.mark.slow
 def test_a_subject_has_held_out_examples_and_others_to_tune_on(digits):
     subject = trained.open_subject(digits, 40, None)
     dataset = load("digits", num_valid=0)

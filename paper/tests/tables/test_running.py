@@ -93,6 +93,7 @@ def test_a_table_of_the_cells_that_are_done(capsys, quick_cells, tmp_path):
     assert lines[1]["log_likelihood_mean"] == "-86.0"
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_the_table_of_what_is_done(
     capsys, monkeypatch, quick_cells, tmp_path
 ):
