@@ -95,8 +95,11 @@ def _evaluate(folder: Path, config: EvaluateConfig) -> LogLikelihood:
 
 
 def _check(folder: Path, config: TrainConfig) -> None:
-    """Refuse to resume a run of other data or networks."""
+    """Refuse to resume a run of other data, networks or seed."""
     stored = read_config(folder).get("train", {})
     before = (stored.get("data"), stored.get("model", {}).get("model"))
-    if before != (config.data, config.model.model):
-        raise InputError(f"{folder} is a run of {before[0]} by {before[1]}: choose another --out")
+    seed = stored.get("run", {}).get("seed")
+    if (*before, seed) != (config.data, config.model.model, config.run.seed):
+        raise InputError(
+            f"{folder} is a run of {before[0]} by {before[1]}, seed {seed}: choose another --out"
+        )

@@ -44,11 +44,13 @@ def test_test_data_are_evaluated_whole_and_training_data_in_part():
     assert effort.config("train").split == "train"
 
 
-def test_a_run_of_other_data_is_not_resumed(tmp_path):
-    content = {"train": {"data": "omniglot", "model": {"model": "one-layer"}}}
-    (tmp_path / "config.json").write_text(json.dumps({"format": 2, **content}))
+@pytest.mark.parametrize(("data", "seed"), [("omniglot", 0), ("mnist", 1)])
+def test_a_run_of_other_data_or_another_seed_is_not_resumed(tmp_path, data, seed):
+    content = {"data": data, "model": {"model": "one-layer"}, "run": {"seed": seed}}
+    (tmp_path / "config.json").write_text(json.dumps({"format": 2, "train": content}))
     config = TrainConfig("mnist", model=ModelOptions())
-    with pytest.raises(InputError, match="is a run of omniglot by one-layer: choose another --out"):
+    message = f"is a run of {data} by one-layer, seed {seed}: choose another --out"
+    with pytest.raises(InputError, match=message):
         study.measure(config, 1.0, tmp_path, study.Effort())
 
 
