@@ -217,12 +217,14 @@ def go_on(
     methods: Iterable[str],
     data: Splits,
     budget: Budget,
+    *,
+    optimizer: Any = USUAL,
 ) -> dict[str, tuple[Trained, Scored]]:
     """Train on from a start by each method, and evaluate on test data."""
     found = {}
     for method in methods:
         cell = f"{name}-{latents}-{method}"
-        trained = train(cells, cell, start.networks, data, method, budget)
+        trained = train(cells, cell, start.networks, data, method, budget, optimizer=optimizer)
         facts = {
             "latents": latents,
             "updates": start.updates + trained.updates,

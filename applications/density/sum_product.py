@@ -14,7 +14,7 @@ import numpy as np
 
 # Rows below which a part is not divided further, and the least dependence of two columns that
 # keeps them together.
-_ROWS, _DEPENDENCE = (50, 200, 800), (3.0, 15.0)
+_ROWS, _DEPENDENCE = (50, 200), (3.0, 15.0)
 # Columns from which on dependence is looked for among some only, as all pairs would take hours.
 _MANY_COLUMNS = 200
 
