@@ -264,8 +264,8 @@ _NOTES = (
     "All methods go on from the same VAE, for as much processor time again (seconds are both) or "
     "until the validation bound stops rising. The decay of weights (0, 0.1 or 1) and then the "
     "number of latents (4, 10 or 20; both by VAEs), components (10, 30 or 100), pseudocounts and "
-    "the structure of sum-product networks (LearnSPN with leaves of trees, by deeprob-kit) are chosen on "
-    "validation data. One seed."
+    "the structure of sum-product networks (LearnSPN with leaves of trees, by deeprob-kit) are "
+    "chosen on validation data. One seed."
 )
 
 
