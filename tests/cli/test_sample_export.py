@@ -213,6 +213,7 @@ def test_a_bad_number_of_samples(capsys, tmp_path, digits, options, words):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_data_that_are_gone_are_named(capsys, tmp_path, real_values):
     folder = tmp_path / "run"
     shutil.copytree(real_values["pictures"], folder)

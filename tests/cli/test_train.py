@@ -315,10 +315,10 @@ def test_a_file_in_the_way(capsys, tmp_path, out):
 @pytest.mark.parametrize(
     "options",
     [
-        ["--num-hidden", "9"],
         ["--num-latents", "3"],
         ["--model", "two-layer"],
-        ["--likelihood", "gaussian"],
+        pytest.param(["--num-hidden", "9"], marks=pytest.mark.slow),
+        pytest.param(["--likelihood", "gaussian"], marks=pytest.mark.slow),
     ],
     ids=lambda a: "".join(a[:2]),
 )

@@ -284,6 +284,7 @@ def outside(x):
     batch_model(x)
 
 
+@pytest.mark.slow
 def test_two_arrays_are_observed_by_two_sites():
     def both(x):
         z = numpyro.sample("z", dist.Normal())
@@ -375,6 +376,7 @@ def test_autoguides_that_cannot_be_taken(kind, words):
         aisle.from_numpyro(schools, kind(schools), example=EFFECTS)
 
 
+@pytest.mark.slow
 def test_latents_outside_of_the_plate():
     with pytest.raises(InputError, match="site w of the model is outside of the plate examples"):
         aisle.from_numpyro(outside, example=np.zeros(5), plate="examples")

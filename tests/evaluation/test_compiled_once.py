@@ -85,6 +85,7 @@ class Plain:
         return getattr(self.inner, name)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
 def test_an_object_that_was_changed_between_calls_is_seen_as_it_is():
     plain, moved = Plain(MODEL), eqx.tree_at(lambda m: m.bias, MODEL, jnp.full(3, 2.0))

@@ -52,6 +52,7 @@ def test_step_sizes_follow_the_target_and_the_temperature(examples):
         assert found[0] > 0.6
 
 
+@pytest.mark.slow
 def test_the_key_decides(examples):
     xs = examples[: pilot.NUM_EXAMPLES]
     arguments = (MODEL, Encoder(), xs, make_kernel(), 4)

@@ -119,6 +119,7 @@ def many(draw, number, *given, seed=0):
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda k: draw(k, *given)))(keys))
 
 
+@pytest.mark.slow
 def test_one_sample_is_a_sample_of_q():
     q = DiagonalNormal(jnp.array([0.3, -2.0]), jnp.array([0.1, 3.0]))
     for number in range(5):

@@ -8,7 +8,7 @@ from aisle.models.convolutions import ConvolutionalDecoder, ConvolutionalEncoder
 
 KEY, CHANNELS = jax.random.key(0), (2, 3)
 # Odd sizes; several colours; several numbers for each feature.
-SHAPES = [((5, 7, 1), 1), ((4, 6, 3), 2)]
+SHAPES = [pytest.param((5, 7, 1), 1, marks=pytest.mark.slow), ((4, 6, 3), 2)]
 
 
 @pytest.mark.parametrize(("shape", "numbers"), SHAPES)

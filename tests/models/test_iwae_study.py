@@ -203,6 +203,7 @@ def test_the_one_layer_joint_integrates_to_one():
     np.testing.assert_allclose(values.sum() * width, 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_two_layer_prior_integrates_to_one_and_is_composed_of_its_factors():
     model, _ = strong("two-layer")
     points, width = grid(60)
@@ -280,6 +281,7 @@ def test_the_scale_of_a_pair_is_the_deviation_of_its_draws(pair):
     assert_moments(second, given.loc, pair.scale[1])
 
 
+@pytest.mark.slow
 def test_draws_of_a_pair_have_its_density(pair):
     """E_q[f / q] = 1 for another normalised f that lies inside q, whatever is nonlinear in it."""
     narrow = PairDistribution(

@@ -144,6 +144,7 @@ def test_sizes_are_halved_upwards():
     assert sizes_of((9, 7, 1), 3) == [(9, 7), (5, 4), (3, 2), (2, 1)]
 
 
+@pytest.mark.slow
 def test_a_decoder_of_pictures_starts_from_the_independent_model():
     """Without weights each pixel has its own mean, in the place of its pixel."""
     x, fitted = pictures((6, 5, 3))

@@ -64,10 +64,7 @@ def shapes(networks):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(n, marks=[pytest.mark.slow] * (n not in ("bernoulli", "beta")))
-        for n in FAMILIES
-    ],
+    [pytest.param(n, marks=[pytest.mark.slow] * (n != "beta")) for n in FAMILIES],
 )
 def test_networks_of_every_family_are_built_again_without_the_data(name):
     options = dataclasses.replace(TINY, likelihood=name)

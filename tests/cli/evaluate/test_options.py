@@ -113,7 +113,9 @@ def test_all_of_an_array_by_itself(asked, tmp_path, digits, name):
     assert found["pilot_x"] is None
 
 
-@pytest.mark.parametrize("num_valid", [None, 5, 0])
+@pytest.mark.parametrize(
+    "num_valid", [None, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, 0))]
+)
 def test_of_what_was_trained_on_only_the_tenth_that_was_held_out(
     asked, tmp_path, make_run, num_valid
 ):
