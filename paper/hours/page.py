@@ -27,7 +27,7 @@ _COLUMNS: Columns = {"of": "left", "nats": "right"}
 def reproduce(out: Path, config: TrainConfig, hours: float, effort: Effort) -> None:
     """Train and evaluate, write the files into `out`, and print the table."""
     make_folder(out)
-    found = measure(config, hours, out / "run", effort)
+    found = measure(config, hours, out, effort)
     paths = [out / f"hours.{end}" for end in ("json", "md", "png")]
     rows = _rows(found, config.data)
     write_json(paths[0], _content(found, config, hours, effort))

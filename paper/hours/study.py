@@ -1,15 +1,17 @@
 """Train for some hours, then evaluate on test data once, and on training data."""
 
+import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood
 from aisle.runs import evaluating, training
-from aisle.runs.folder import read_config, read_metrics
+from aisle.runs.folder import read_metrics
 from aisle.runs.opening import open_run
 from aisle.runs.options import EvaluateConfig, SamplerOptions, TrainConfig
 from aisle.statistics import Mean
+from paper.output import write_json
 
 
 class Point(NamedTuple):
@@ -59,13 +61,14 @@ class Effort(NamedTuple):
         return EvaluateConfig(split, self.num_examples, whole, sampler=sampler)
 
 
-def measure(config: TrainConfig, hours: float, folder: Path, effort: Effort) -> Trained:
-    """Train, or resume what is there, and evaluate."""
-    if not (folder / "config.json").exists():
-        fitted = training.train(config, folder, hours=hours)
-    else:
-        _check(folder, config)
+def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Trained:
+    """Train in a folder of `out`, or resume what is there, and evaluate."""
+    _check(out / "asked.json", config, hours)
+    folder = out / "run"
+    if (folder / "config.json").exists():
         fitted = training.resume(folder)
+    else:
+        fitted = training.train(config, folder, hours=hours)
     if fitted.is_interrupted:
         raise KeyboardInterrupt("the same command resumes")
     test = _evaluate(folder, effort.config("test"))
@@ -94,12 +97,15 @@ def _evaluate(folder: Path, config: EvaluateConfig) -> LogLikelihood:
     return evaluating.evaluate(open_run(folder), config)[0]
 
 
-def _check(folder: Path, config: TrainConfig) -> None:
-    """Refuse to resume a run of other data, networks or seed."""
-    stored = read_config(folder).get("train", {})
-    before = (stored.get("data"), stored.get("model", {}).get("model"))
-    seed = stored.get("run", {}).get("seed")
-    if (*before, seed) != (config.data, config.model.model, config.run.seed):
-        raise InputError(
-            f"{folder} is a run of {before[0]} by {before[1]}, seed {seed}: choose another --out"
-        )
+def _check(file: Path, config: TrainConfig, hours: float) -> None:
+    """Refuse to resume what was asked otherwise."""
+    asked = {"data": config.data, "model": config.model.model, "seed": config.run.seed}
+    asked |= {"hours": hours}
+    before = json.loads(file.read_text()) if file.exists() else asked
+    for name, value in asked.items():
+        if before[name] != value:
+            raise InputError(
+                f"{file.parent} has a run with {name} {before[name]}, not {value}: choose another "
+                "--out"
+            )
+    write_json(file, asked)

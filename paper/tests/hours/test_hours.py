@@ -44,14 +44,17 @@ def test_test_data_are_evaluated_whole_and_training_data_in_part():
     assert effort.config("train").split == "train"
 
 
-@pytest.mark.parametrize(("data", "seed"), [("omniglot", 0), ("mnist", 1)])
-def test_a_run_of_other_data_or_another_seed_is_not_resumed(tmp_path, data, seed):
-    content = {"data": data, "model": {"model": "one-layer"}, "run": {"seed": seed}}
-    (tmp_path / "config.json").write_text(json.dumps({"format": 2, "train": content}))
+@pytest.mark.parametrize(
+    ("name", "value"), [("data", "omniglot"), ("seed", 1), ("hours", 2.0), ("model", "two-layer")]
+)
+def test_what_was_asked_otherwise_is_not_resumed(tmp_path, name, value):
+    asked = {"data": "mnist", "model": "one-layer", "seed": 0, "hours": 1.0}
+    (tmp_path / "asked.json").write_text(json.dumps(asked | {name: value}))
     config = TrainConfig("mnist", model=ModelOptions())
-    message = f"is a run of {data} by one-layer, seed {seed}: choose another --out"
+    message = f"has a run with {name} {value}, not {asked[name]}: choose another --out"
     with pytest.raises(InputError, match=message):
         study.measure(config, 1.0, tmp_path, study.Effort())
+    assert json.loads((tmp_path / "asked.json").read_text())[name] == value
 
 
 @pytest.mark.slow
