@@ -14,6 +14,8 @@ from rich.console import Console
 
 from aisle.cli.demo import COLUMNS, TITLE, Compared, texts
 from aisle.cli.output import Columns, markdown_table, screen_table
+from aisle.statistics import Mean
+from paper.hours.page import published
 from paper.tables.cells import CellResult, from_plain
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +27,16 @@ _BY_DATA: Columns = {
     "Omniglot": "right",
     "Omniglot, paper": "right",
 }
-_TABLES = ("table1", "table2", "beyond")
+_TABLES = ("table1", "beyond")
+_HOURS: Columns = {
+    "data": "left",
+    "stochastic layers": "left",
+    "hours": "right",
+    "log p(x)": "right",
+    "gap": "right",
+    "training data": "right",
+    "paper's best": "right",
+}
 
 # In nats, of a log-likelihood that counts as certified.
 _LARGEST_GAP = 0.2
@@ -57,16 +68,32 @@ def _table() -> str:
     lines = [
         [name, *(text for data in ("mnist", "omniglot") for text in _texts(results, data, name))]
         for name in dict.fromkeys(cell.split("-", 1)[1] for cell in results)
+        if not name.endswith("longer")
     ]
     certified = [result.gap for result in results.values() if result.gap.mean <= _LARGEST_GAP]
     others = f", but for ‡, where it is more than {_LARGEST_GAP}: log p(x) may be higher there"
     about = (
         f"The largest gap is {max(certified)}"
         f"{others if len(certified) < len(results) else ''}. * fewer updates than the others "
-        "made. † starts from the same method with the next smaller K, or, if longer, with the same "
-        "K, and makes some updates more."
+        "made. † starts from the same method with the next smaller K, and makes some updates "
+        "more."
     )
     return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
+
+
+def _hours() -> str:
+    """Return a line for each long training."""
+    lines = []
+    for path in sorted((ROOT / "results/hours").glob("*/hours.json")):
+        record = json.loads(path.read_text())
+        best = published(record["data"]) if record["model"] == "one-layer" else None
+        test, gap, train = (Mean(**record[name]) for name in ("test", "gap", "train"))
+        link = f"[{record['data']}](results/hours/{path.parent.name}/hours.md)"
+        hours = f"{record['seconds'] / 3600:.1f}"
+        paper = "" if best is None else f"{best:.2f}"
+        layers = record["model"].removesuffix("-layer")
+        lines.append([link, layers, hours, str(test), str(gap), str(train), paper])
+    return markdown_table(_HOURS, lines)
 
 
 def _texts(results: dict[str, CellResult], data: str, name: str) -> tuple[str, str]:
@@ -87,7 +114,7 @@ def write() -> None:
     readme.write_text(fill(readme.read_text()))
 
 
-PARTS: dict[str, Callable[[], str]] = {"demo": _demo, "tables": _table}
+PARTS: dict[str, Callable[[], str]] = {"demo": _demo, "hours": _hours, "tables": _table}
 
 
 def _read(name: str) -> dict[str, Any]:

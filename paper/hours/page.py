@@ -47,11 +47,11 @@ def _rows(found: Trained, data: str) -> list[list[str]]:
         ["the gap of that bound", f"{found.gap:.2f}"],
         ["training data, some", f"{found.train:.2f}"],
     ]
-    best = _published(data)
+    best = published(data)
     return rows if best is None else [*rows, ["test data, the paper's best", f"{best:.2f}"]]
 
 
-def _published(data: str) -> float | None:
+def published(data: str) -> float | None:
     """Return the highest that the paper has, for one layer and any method."""
     known = (PAPER | UNPLANNED).items()
     return max((value for (name, *_), value in known if name == data), default=None)
@@ -111,7 +111,7 @@ def _picture(found: Trained, data: str) -> Figure:
             color=colour,
             label=f"{name} data, long chains",
         )
-    best = _published(data)
+    best = published(data)
     if best is not None:
         axes.axhline(best, color=FAINT, lw=0.8, ls="--", label="paper's best, test")
     # The first minutes are far below.

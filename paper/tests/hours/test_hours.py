@@ -26,7 +26,7 @@ def test_the_page_has_test_and_training_data_and_the_papers_best():
     assert "# log p(x) of mnist after 1,234 updates, 1.0 hours" in text
     assert "| test data, the whole split | -83.00 +- 0.20 |" in text
     assert "| test data, the paper's best | -83.63 |" in text
-    assert page._published("omniglot") == -101.25
+    assert page.published("omniglot") == -101.25
     assert "paper's best" not in page._page(FOUND, page._rows(FOUND, "digits"), "digits")
 
 
