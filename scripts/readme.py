@@ -40,6 +40,11 @@ _HOURS: Columns = {
 
 # In nats, of a log-likelihood that counts as certified.
 _LARGEST_GAP = 0.2
+_MARKS = {
+    "*": "fewer updates than the others made",
+    "†": "starts from the same method with the next smaller K, and makes some updates more",
+    "‡": f"has a larger gap, of more than {_LARGEST_GAP}: log p(x) may be higher",
+}
 
 
 def fill(text: str) -> str:
@@ -71,14 +76,9 @@ def _table() -> str:
         if not name.endswith("longer")
     ]
     certified = [result.gap for result in results.values() if result.gap.mean <= _LARGEST_GAP]
-    others = f", but for ‡, where it is more than {_LARGEST_GAP}: log p(x) may be higher there"
-    about = (
-        f"The largest gap is {max(certified)}"
-        f"{others if len(certified) < len(results) else ''}. * fewer updates than the others "
-        "made. † starts from the same method with the next smaller K, and makes some updates "
-        "more."
-    )
-    return f"{markdown_table(_BY_DATA, lines)}\n\n{about}"
+    table = markdown_table(_BY_DATA, lines)
+    marks = [f" {mark} {text}." for mark, text in _MARKS.items() if mark in table]
+    return f"{table}\n\nThe largest gap is {max(certified)}.{''.join(marks)}"
 
 
 def _hours() -> str:
