@@ -18,7 +18,7 @@ from aisle.models.joint import log_joint
 from aisle.statistics import is_ahead
 from applications.core.models import USUAL, Budget, Scored, Splits, score, train
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, Study, Table
+from applications.core.study import SEED, Command, Study, Table
 
 QUESTION = (
     "The paper's network on MNIST, from one VAE on, for the same processor time: which method, "
@@ -118,7 +118,7 @@ def run(study: Study) -> tuple[Table, Figure]:
     data = made_up() if study.is_smoke else digits(study)
     first = data.train[:_FIRST] if study.is_smoke else _observed(data.train, _FIRST)
     networks = aisle.mlp_model(
-        jax.random.key(study.seed),
+        jax.random.key(SEED),
         *aisle.Bernoulli.fitted(first),
         num_latents=latents,
         hidden=(hidden, hidden),

@@ -121,23 +121,21 @@ class Scored(NamedTuple):
 class _Clock:
     """Ends a stretch of training when its processor time is over, and shows how it goes.
 
-    Not before the first bound on validation data, by which weights are kept.
+    At a bound on validation data, by which weights are kept.
     """
 
     def __init__(self, seconds: float):
         self.allowed, self.start, self.shown = seconds, 0.0, 0.0
-        self.has_bound = False
 
     def __call__(self, metrics: aisle.Look, state: Any) -> bool:
         del state
         # Compilation is over after the first look.
         self.start = self.start or time.process_time()
-        self.has_bound |= metrics.held_out is not None
         if metrics.held_out is not None and self.spent >= self.shown:
             self.shown = self.spent + _SHOW_EVERY
             time_ = f"{self.spent:.0f} of {self.allowed:.0f} s"
             sys.stderr.write(f"  {time_}, bound on validation data {metrics.held_out}\n")
-        return self.has_bound and self.spent >= self.allowed
+        return metrics.held_out is not None and self.spent >= self.allowed
 
     @property
     def spent(self) -> float:

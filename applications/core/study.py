@@ -18,6 +18,9 @@ from aisle.statistics import Mean
 from applications.core.cells import Cells
 from applications.core.models import SMOKE, Budget
 
+# Of first weights and of training, where an application does not try several.
+SEED = 0
+
 
 @dataclass
 class Options:
@@ -29,8 +32,6 @@ class Options:
     """Folder for cells and results; by default runs/PACKAGE/NAME-BUDGET."""
     data: Path | None = None
     """Folder of the data; by default AISLE_DATA or the user's cache. What is missing is fetched."""
-    seed: int = 0
-    """Of all draws."""
 
 
 @dataclass
@@ -84,11 +85,6 @@ class Study(NamedTuple):
         """Folder of the data."""
         return self.options.data
 
-    @property
-    def seed(self) -> int:
-        """Of all draws."""
-        return self.options.seed
-
     def sizes(
         self, latents: tuple[int, ...], hidden: tuple[int, ...]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -123,7 +119,7 @@ class Command:
         is_smoke = options.budget == "smoke"
         budget = SMOKE if is_smoke else self.full
         out = options.out or Path("runs") / self.package / f"{self.name}-{options.budget}"
-        config = {"application": self.name, "budget": asdict(budget), "seed": options.seed}
+        config = {"application": self.name, "budget": asdict(budget), "seed": SEED}
         try:
             cells = Cells(out / "cells", config)
             table, figure = self.run(Study(cells, budget, is_smoke, options))

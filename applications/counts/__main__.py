@@ -14,7 +14,7 @@ from aisle.statistics import Mean, is_ahead
 from applications.core.files import check_content, data_file, split_rows
 from applications.core.models import Budget, Scored, Splits, chosen, go_on, starts
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, SetsOptions, Study, Table
+from applications.core.study import SEED, Command, SetsOptions, Study, Table
 
 QUESTION = (
     "Counts of transcripts in single cells of the mouse cortex (osmFISH, 33 genes; STARmap, 158 "
@@ -80,7 +80,7 @@ def models(study: Study, name: str, data: Splits) -> dict[tuple[str, str], Score
         fitted = kind.fitted(data.train)
 
         def build(number: int, fitted: Any = fitted) -> tuple[Any, Any]:
-            key = jax.random.key(study.seed)
+            key = jax.random.key(SEED)
             return aisle.mlp_model(key, *fitted, num_latents=number, hidden=hidden)
 
         cell = f"{name}-{family}".replace(" ", "-")
@@ -92,7 +92,7 @@ def models(study: Study, name: str, data: Splits) -> dict[tuple[str, str], Score
 
 
 def table(found: dict[str, dict[tuple[str, str], Scored]]) -> Table:
-    """Return a line for each model, compared with the negative binomial and with the VAE."""
+    """Return a line for each model, compared with the Poisson and with the VAE."""
     rows = []
     for name, models in found.items():
         for (family, method), one in models.items():

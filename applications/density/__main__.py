@@ -31,7 +31,7 @@ from applications.core.models import (
     train,
 )
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, SetsOptions, Study, Table
+from applications.core.study import SEED, Command, SetsOptions, Study, Table
 
 QUESTION = (
     "Binary sets with published splits: how good are decoders of 4 and of a chosen number of "
@@ -191,7 +191,7 @@ def latent(study: Study, name: str, data: Splits) -> tuple[dict[tuple[str, int],
     fitted = aisle.Bernoulli.fitted(data.train)
 
     def build(number: int) -> tuple[Any, Any]:
-        key = jax.random.key(study.seed)
+        key = jax.random.key(SEED)
         return aisle.mlp_model(key, *fitted, num_latents=number, hidden=hidden)
 
     def start(number: int, decay: float) -> Trained:

@@ -30,7 +30,7 @@ _METHODS = ("column means", "IterativeImputer", "VAE", "AIS")
 
 def run(study: Study) -> tuple[Table, Figure]:
     """Remove, train and fill for each seed."""
-    seeds = range(study.seed, study.seed + (1 if study.is_smoke else _SEEDS))
+    seeds = range(1 if study.is_smoke else _SEEDS)
     found = [one_removal(study, seed) for seed in seeds]
     return table(found), picture(found)
 
@@ -139,7 +139,7 @@ def _answer(best: str, errors: dict[str, np.ndarray], found: list[dict[str, Any]
     return (
         f"{best} fills best, with an error of {_mean(errors[best])} standard deviations; worse are "
         f"{', '.join(behind)}. The model by AIS gives the observed entries of a row {over} nats "
-        f"more than independent columns; less that of the VAE it is {gain}."
+        f"more than independent columns, and {gain} more than the VAE."
     )
 
 

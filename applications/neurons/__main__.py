@@ -15,7 +15,7 @@ from applications.core import baselines
 from applications.core.files import check_content, data_file, split_rows
 from applications.core.models import Budget, Scored, Splits, Trained, chosen, go_on, starts
 from applications.core.pictures import intervals, panels
-from applications.core.study import Command, Study, Table
+from applications.core.study import SEED, Command, Study, Table
 from applications.neurons import pairwise
 
 QUESTION = (
@@ -90,7 +90,7 @@ def latent_models(study: Study, name: str, data: Splits) -> tuple[dict[str, Scor
     fitted = aisle.Bernoulli.fitted(data.train)
 
     def build(number: int) -> tuple[Any, Any]:
-        key = jax.random.key(study.seed)
+        key = jax.random.key(SEED)
         return aisle.mlp_model(key, *fitted, num_latents=number, hidden=hidden)
 
     cell = name.replace(" ", "-")

@@ -129,7 +129,7 @@ def auto_dais(model: Any, proposal: Any, x: Any, train: Any, gradients: int) -> 
         logs = jax.vmap(density)(qs.loc, qs.scale, jnp.asarray(x), noise)
         numpyro.factor("log_joint", jnp.sum(logs))
 
-    # As many moves as updates, about: sqrt(G / 6) of each.
+    # A quarter as many moves as updates: their product is G / 6.
     moves = max(2, round((gradients / 6) ** 0.5 / 2))
     updates = max(1, gradients // (6 * moves))
     start = init_to_value(values={"noise": jnp.zeros((len(x), size))})

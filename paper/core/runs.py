@@ -1,6 +1,7 @@
 """Train and evaluate a plan with the library, in a folder of its own."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,7 +92,8 @@ def resolved(plan: Training) -> Training:
 
 def command(plan: Training, start: str | None) -> str:
     """Return the `aisle train` command of a plan, from the weights of another cell if named."""
-    return commands.train(_train_config(plan), start)
+    from_start = "" if start is None else f" --init-from {shlex.quote(start)}"
+    return commands.train(_train_config(plan)) + from_start
 
 
 def train(plan: Training, folder: Path, start: Path | None) -> TrainedRun:

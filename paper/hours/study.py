@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from aisle.errors import InputError
 from aisle.evaluation import LogLikelihood
-from aisle.runs import evaluating, training
+from aisle.runs import commands, evaluating, training
 from aisle.runs.folder import read_metrics
 from aisle.runs.opening import open_run
 from aisle.runs.options import EvaluateConfig, SamplerOptions, TrainConfig
@@ -88,8 +88,7 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
         test.bdmc.gap,
         last["update"],
         last["seconds"],
-        f"aisle train {config.data} --hours {hours:g}"
-        + (f" --model {config.model.model}" if config.model.model != "one-layer" else ""),
+        f"{commands.train_anywhere(config)} --hours {hours:g}",
     )
 
 

@@ -39,6 +39,12 @@ def test_mistakes(capsys, tmp_path):
     assert_mistake(run(capsys, *select, "--num-latents", "2"), "at least 2")
     mixed = run(capsys, *select, "--likelihood", "poisson,gaussian")
     assert_mistake(mixed, "--likelihood is poisson,gaussian", "cannot be compared")
+    assert_mistake(run(capsys, *select, "--num-latents", "²,5"), "--num-latents is '²,5'")
+    alone = run(capsys, *select, "--likelihood", "auto,poisson")
+    assert_mistake(alone, "--likelihood is auto,poisson", "auto stands alone")
+    for option, value in (("chains", 0), ("temperatures", 1), ("bdmc", -1)):
+        found = run(capsys, *select, f"--eval-{option}", value)
+        assert_mistake(found, f"--eval-{option} is {value}")
     assert_mistake(run(capsys, *select, "--num-valid", "0"), "--num-valid is 0")
     assert not (tmp_path / "out").exists()
 

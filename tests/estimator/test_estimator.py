@@ -17,9 +17,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
 from aisle.data.tables import Column
-from aisle.estimator.columns import as_frame, unique_rows
+from aisle.estimator.columns import as_frame, sorted_rows
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
 from aisle.estimator.training import (
+    _folds as folds_of,
     _looks as looks_of,
     examples_of,
     kernel_of_scores,
@@ -131,8 +132,35 @@ def test_weights_are_numbers_of_rows_and_order_does_not_matter(fitted):
 
 def test_rows_are_counted_whatever_the_bits_of_nan_and_zero():
     x = np.array([[0.0, np.nan], [-0.0, -np.nan], [1.0, 2.0], [3.0, 4.0]])
-    found, weights = unique_rows(x, np.array([1.0, 1.0, 4.0, 0.0]))
-    assert sorted(weights.tolist()) == [2 / 3, 4 / 3] and len(found) == 2
+    found = sorted_rows(x, np.array([1.0, 1.0, 4.0, 0.0]))
+    assert sorted(np.bincount(found.patterns)) == [2, 4]
+    np.testing.assert_array_equal(found.weights, 1)
+    assert np.sum(found.values[:, 0] == 1) == 4
+
+
+def test_weights_that_are_no_whole_numbers_are_kept():
+    x, weights = np.arange(4.0)[:, None], np.array([0.2, 1.0, 2.6, 1e9])
+    found = sorted_rows(x, weights)
+    assert len(found.values) < 110_000
+    total = np.bincount(found.values[:, 0].astype(int), found.weights)
+    np.testing.assert_allclose(total / total[3], weights / 1e9, rtol=1e-9)
+
+
+def test_rows_that_repeat_themselves_are_learned_from():
+    """Four patterns of two bits are not four rows."""
+    x = np.random.default_rng(0).random((2000, 2)) < [0.9, 0.2]
+    bits = LatentDensity(likelihood="bernoulli", **SMALL).fit(x.astype(float))
+    every = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], float)
+    shares = [np.mean((x == row).all(axis=1)) for row in every]
+    np.testing.assert_allclose(np.exp(bits.score_samples(every)), shares, atol=0.03)
+
+
+def test_copies_of_real_rows_are_held_out_together():
+    patterns = np.repeat(np.arange(9), [1, 2, 3] * 3)
+    folds = folds_of(patterns, seed=0)
+    held_out = [set(patterns[fold]) for fold in folds]
+    assert sum(map(len, held_out)) == 9 and set.union(*held_out) == set(range(9))
+    assert sum(map(len, folds)) == len(patterns)
 
 
 def test_a_second_fit_compiles_nothing(fitted):

@@ -194,6 +194,14 @@ def test_more_examples_go_on_from_fewer_and_the_other_way_round(tmp_path):
     np.testing.assert_array_equal(found.numbers["draw"], draws_of(INDICES[:10]))
 
 
+def test_seconds_are_those_of_the_examples_that_were_asked_for(tmp_path):
+    """A second round goes on in the folder of the first, and must not count it again."""
+    first, rest = make_job(slice(8)), make_job(slice(8, None))
+    before, after = walk(first, tmp_path, **LIMITS), walk(rest, tmp_path, **LIMITS)
+    np.testing.assert_array_equal(after.indices, INDICES[8:])
+    assert walk(make_job(), tmp_path, **LIMITS).seconds == before.seconds + after.seconds
+
+
 def places(found):
     return np.flatnonzero(np.isin(INDICES, found.indices)).tolist()
 

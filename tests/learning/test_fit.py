@@ -83,7 +83,7 @@ def test_averaged_weights_are_those_that_are_measured_and_returned():
     bound = Bounder(held_out[np.arange(512) * 960 // 512], key)(QUICK["method"], weights, ())
     assert last["held_out_examples"] == 512
     np.testing.assert_allclose(last["held_out_bound"], bound.mean, rtol=0.02)
-    assert re.search(r"^58 updates, held-out bound -\d+\.\d\d \+- 0\.\d\d nats$", repr(fitted))
+    assert re.search(r"^58 updates, last held-out bound -\d+\.\d\d \+- 0\.\d\d nats$", repr(fitted))
 
 
 class Pictures(eqx.Module):

@@ -6,12 +6,24 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import aisle
 from aisle.annealing import HMC, Kernel
 from aisle.errors import InputError
-from aisle.learning import AIS, VAE, Adam, Phase, Recipe, Validation, batches, plan, rates
+from aisle.learning import (
+    AIS,
+    VAE,
+    Adam,
+    EarlyStopping,
+    Phase,
+    Recipe,
+    Validation,
+    batches,
+    plan,
+    rates,
+)
 from aisle.runs import checkpoints
 from aisle.runs.folder import read_config, read_metrics
 from fitting import DATA, QUICK, START, assert_identical, encoder
@@ -221,3 +233,13 @@ def test_another_seed_gives_other_weights(tmp_path):
     options = QUICK | {"num_epochs": 1}
     one, other = (fit(START, encoder(), DATA, seed=seed, **options) for seed in (0, 1))
     assert np.all(np.asarray(other.model.weight) != np.asarray(one.model.weight))
+
+
+def test_a_run_that_early_stopping_ended_is_not_trained_on(tmp_path):
+    options = QUICK | {"held_out": Validation(DATA[:8], every=1), "num_epochs": 9}
+    options |= {"callbacks": [EarlyStopping(1)], "optimizer": optax.adam(-0.01)}
+    ended = fit(START, encoder(), DATA, out=tmp_path, **options)
+    assert int(ended.state.update) < 9 * 29
+    again = fit(START, encoder(), DATA, out=tmp_path, resume=True, **options)
+    assert not again.history
+    assert_identical(again.state, ended.state)

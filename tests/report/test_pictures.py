@@ -227,3 +227,11 @@ def test_images_with_three_channels_are_in_colour():
 def test_large_pictures_become_small():
     examples = np.random.default_rng(0).uniform(size=(3, 500 * 300))
     assert max(pixels(image_url(Panel("", examples, 2), (500, 300, 1))).shape) < 300
+
+
+def test_examples_may_have_the_shape_of_pictures():
+    """As a model by convolutions sees them."""
+    xs = np.arange(18.0).reshape(3, 3, 2)
+    panel = reconstruction_panel(jax.random.key(0), Telling(), lambda x: sharp(x[0]), xs)
+    assert panel.examples.shape == (6, 6)
+    np.testing.assert_array_equal(panel.examples[:3], xs.reshape(3, 6))

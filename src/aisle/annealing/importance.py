@@ -3,6 +3,7 @@
 import jax
 from jaxtyping import Array, Float
 
+from aisle.annealing.tiles import map_tiles
 from aisle.types import Distribution, LogDensity, PRNGKey, Scalar
 
 
@@ -21,4 +22,4 @@ def importance_log_weights(
         return log_joint(z) - q.log_prob(z)
 
     keys = jax.random.split(key, num_samples)
-    return jax.lax.map(log_weight, keys, batch_size=min(num_samples, samples_per_tile))
+    return map_tiles(log_weight, keys, samples_per_tile)

@@ -19,7 +19,7 @@ from aisle.objects import Chosen
 # What `placed` keeps of a curve.
 _POINTS = 121
 
-# Of NumPy where they are constants, as all are that do not depend on a run.
+# NumPy arrays where they are constants, JAX arrays inside a compiled run.
 Betas = Float[Array | np.ndarray, " points"]
 
 

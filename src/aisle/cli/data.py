@@ -29,7 +29,7 @@ class ListData:
             table.add_row(row.name, *counts, shape, row.licence, row.description, found)
         console = table_console()
         console.print(table)
-        console.print("Or give the path of your own .npy or .npz file wherever a name is taken.")
+        console.print("Or give the path of a table, .npy or .npz file wherever a name is taken.")
         return 0
 
 

@@ -106,26 +106,18 @@ class Demo:
 
     def _trained(self, name: MethodName) -> tuple["Run", "LogLikelihood"]:
         """Train and evaluate one method, as far as that is not done."""
-        from aisle.runs import training
         from aisle.runs.evaluating import evaluate
-        from aisle.runs.opening import open_run
+        from aisle.runs.training import completed
 
-        folder = self.out / name
-        if (folder / "config.json").exists():
-            fitted = training.resume(folder)
-        else:
-            config = TrainConfig(
-                "digits",
-                self.epochs,
-                method=MethodOptions(name),
-                model=ModelOptions(num_latents=20, num_hidden=100),
-                optimizer=OptimizerOptions(batch_size=100, optimizer="adam", learning_rate=3e-3),
-                run=RunOptions(seed=self.seed, validate_every=10),
-            )
-            fitted = training.train(config, folder)
-        if fitted.is_interrupted:
-            raise KeyboardInterrupt("the same command resumes the demo")
-        run = open_run(folder)
+        config = TrainConfig(
+            "digits",
+            self.epochs,
+            method=MethodOptions(name),
+            model=ModelOptions(num_latents=20, num_hidden=100),
+            optimizer=OptimizerOptions(batch_size=100, optimizer="adam", learning_rate=3e-3),
+            run=RunOptions(seed=self.seed, validate_every=10),
+        )
+        run = completed(config, self.out / name)
         sampler = SamplerOptions(num_chains=8, num_temperatures=200, seed=self.seed)
         return run, evaluate(run, EvaluateConfig(sampler=sampler))[0]
 

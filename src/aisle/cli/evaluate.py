@@ -97,12 +97,15 @@ class Evaluate:
 
 
 def _progress(run: "Run") -> list[str]:
-    """Say if training is not finished."""
-    if run.update >= run.num_planned:
+    """Say if training is not finished; one that had patience may have ended by itself."""
+    from aisle.runs.folder import how_to_resume
+
+    has_patience = run.config is not None and run.config.run.patience is not None
+    if run.update >= run.num_planned or has_patience:
         return []
     return [
-        f"Training is not finished (update {run.update:,} of {run.num_planned:,}): aisle train "
-        f"--resume {run.path}"
+        f"Training is not finished (update {run.update:,} of {run.num_planned:,}): "
+        f"{how_to_resume(run.path, run.stored)}"
     ]
 
 
@@ -181,5 +184,5 @@ def _warnings(result: "LogLikelihood", tolerance: float | None) -> list[str]:
         )
     number = (~(result.log_p > float("-inf"))).sum()
     if number:
-        lines.append(f"{number} examples have no finite log p(x), and so has the mean.")
+        lines.append(f"{number} examples have no finite log p(x), and neither has the mean.")
     return lines

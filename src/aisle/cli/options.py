@@ -36,7 +36,7 @@ DataName = Annotated[
     str | None,
     optional(
         metavar="DATA",
-        help="For a run of aisle.fit: its data, a named set or an .npy or .npz file.",
+        help="For a run of aisle.fit: its data, a named set, a table, or an .npy or .npz file.",
     ),
 ]
 MovedData = Annotated[

@@ -56,7 +56,7 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
 
 def write_rows(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
     """Write a table, .csv or .tsv by its name, whole or not at all."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = "\t" if path.suffix == ".tsv" else ","
     with writing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(header)
@@ -68,7 +68,7 @@ def check_writable(path: Path, *suffixes: str) -> None:
 
     Its suffix is that of its kind, so that no file of another kind is replaced.
     """
-    if path.suffix.lower() not in suffixes:
+    if path.suffix not in suffixes:
         raise InputError(f"{path} does not end in {' or '.join(suffixes)}: give a file that does")
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in a folder that does not exist"

@@ -87,7 +87,8 @@ class Report:
         except InputError as error:
             weights = weights._replace(problem=f"The data are not available: {error}.")
         else:
-            weights = with_data(weights, dataset, self.label, self.data_dir)
+            place = self.data_dir or (run.config and run.config.observations.data_dir)
+            weights = with_data(weights, dataset, self.label, place)
         if run.config is not None:
             train = f"{commands.train(run.config)} --out {shlex.quote(str(path))}"
             evaluations = [_evaluate_command(path, e) for e in reversed(found.evaluations)]

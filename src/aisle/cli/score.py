@@ -31,10 +31,12 @@ class Score:
     out: Annotated[Path, arg(metavar="CSV")] = Path("scores.csv")
     """File to write."""
 
-    num_chains: Annotated[int, arg(name="chains", aliases=["-C"])] = 16
+    num_chains: Annotated[int, arg(name="chains", aliases=["-C", "--num-chains"])] = 16
     """Annealed chains of each row."""
 
-    num_temperatures: Annotated[int, arg(name="temperatures", aliases=["-T"])] = 100
+    num_temperatures: Annotated[
+        int, arg(name="temperatures", aliases=["-T", "--num-temperatures"])
+    ] = 100
     """Temperatures of a chain."""
 
     seed: int = 0

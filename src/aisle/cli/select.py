@@ -16,7 +16,7 @@ from aisle.cli.options import (
     optional,
 )
 from aisle.cli.output import screen_table, table_console, write_json
-from aisle.errors import InputError, check
+from aisle.errors import InputError, check, check_count
 from aisle.runs.options import LikelihoodName, ModelOptions, SamplerOptions, TrainConfig
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class Select:
     def run(self) -> int:
         """Train, compare, test the best, and say where everything is."""
         numbers, names = self._numbers(), self._names()
+        # Before the work, not after it.
+        check_count("eval_chains", self.eval_chains)
+        check_count("eval_temperatures", self.eval_temperatures, 2)
+        check_count("eval_bdmc", self.eval_bdmc, 0)
         set_up_jax()
         from aisle.evaluation.results import as_json
         from aisle.runs.selecting import candidates, select
@@ -100,9 +104,6 @@ class Select:
             num_temperatures=self.eval_temperatures,
             bdmc_examples=self.eval_bdmc,
         )
-        # Before the work, not after it.
-        sampler.sampler()
-        sampler.certificate()
         found = select(config, choices, sampler, out)
         console = table_console()
         number = found.comparison.models[0].log_p.num_examples
@@ -123,7 +124,7 @@ class Select:
 
     def _numbers(self) -> list[int]:
         texts = [text.strip() for text in self.num_latents.split(",")]
-        is_right = all(text.isdigit() for text in texts)
+        is_right = all(text.isdecimal() for text in texts)
         rule = "whole numbers separated by commas, as in 2,5,10"
         check(is_right, "num_latents", self.num_latents, rule)
         return [int(text) for text in texts]

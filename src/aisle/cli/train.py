@@ -6,7 +6,6 @@ from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated
 
-from rich.markup import escape
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -145,19 +144,19 @@ def _show_table(table: "DataTable") -> None:
     shown = Table("column", "kind", "values", "missing")
     rows = table.summary()
     for row in rows[:_MOST_LINES]:
-        shown.add_row(*map(escape, row))
+        shown.add_row(*row)
     if len(rows) > _MOST_LINES:
         kinds = sorted({kind for _, kind, _, _ in rows[_MOST_LINES:]})
         shown.add_row(f"{len(rows) - _MOST_LINES:,} more", ", ".join(kinds), "", "")
     for name, kind, values, missing in table.summary_of_conditions():
-        shown.add_row(*map(escape, (name, f"given: {kind}", values, missing)))
+        shown.add_row(name, f"given: {kind}", values, missing)
     console = table_console()
     console.print(shown)
     for remark in table.remarks[:_MOST_LINES]:
-        console.print(remark, markup=False)
+        console.print(remark)
     if len(table.remarks) > _MOST_LINES:
         console.print(f"{len(table.remarks) - _MOST_LINES:,} more columns are left out")
-    console.print("Where a kind is wrong, set it: --columns NAME=KIND", markup=False)
+    console.print("Where a kind is wrong, set it: --columns NAME=KIND")
 
 
 def _conclude(fitted: "Fitted", out: Path) -> int:
@@ -171,7 +170,8 @@ def _conclude(fitted: "Fitted", out: Path) -> int:
     if bounds:
         last = bounds[-1]
         console.print(
-            f"held-out bound {last['held_out_bound']:.2f} +- {last['held_out_standard_error']:.2f} "
+            f"last held-out bound {last['held_out_bound']:.2f} +- "
+            f"{last['held_out_standard_error']:.2f} "
             f"nats ({last['held_out_examples']} examples), {last['decoder_gradients']:,} decoder "
             "gradients"
         )

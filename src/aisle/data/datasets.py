@@ -69,7 +69,9 @@ def load(
         known = named(text)
         dataset, usual = _read_named(known, data_directory(data_dir), view), known.num_valid
     if dataset.valid is None:
-        number = max(1, usual) if num_valid is None else num_valid
+        # One row is left to train on, even of two: those who score a file need no more.
+        most = len(dataset.train) - 1
+        number = min(max(1, usual), most) if num_valid is None else num_valid
         train, valid = dataset.train.without(number) if number else (dataset.train, None)
         dataset = dataset._replace(train=train, valid=valid)
     elif num_valid is not None:

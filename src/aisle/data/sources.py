@@ -178,8 +178,8 @@ def named(name: str) -> Source:
     """Return the data set called `name`."""
     if name not in SOURCES:
         raise InputError(
-            f"data set is {name!r}: choose from {', '.join(SOURCES)}, or give a file of your own "
-            "that ends in .npy or .npz"
+            f"data set is {name!r}: choose from {', '.join(SOURCES)}, or give a file of your "
+            "own: a table, .npy or .npz"
         )
     return SOURCES[name]
 

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -11,6 +11,9 @@ from aisle.data.tables import Column, read_table
 from aisle.errors import InputError
 from aisle.models import FAMILIES
 from aisle.runs.forms import FAMILY_OF
+
+# Copies of rows at the most, beside one of each; weights make up for the rest.
+_MOST_COPIES = 100_000
 
 
 def is_frame(x: Any) -> bool:
@@ -95,17 +98,33 @@ def check_precision(values: np.ndarray) -> None:
         )
 
 
-def unique_rows(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of weight above zero, each once, with the sum of its weights.
+class Rows(NamedTuple):
+    """Rows to learn from, in an order that depends on their content alone.
 
-    Their order depends on their content alone: so do folds, batches and draws. A row of weight 2 is
-    the same as two rows.
+    A row of weight 2 is the same as two rows: both are there as two copies.
+
+    Attributes:
+        values: copies of the same row are neighbours.
+        weights: of each copy, 1 where weights are whole numbers.
+        patterns: the number of the row that each is a copy of.
     """
+
+    values: np.ndarray
+    weights: np.ndarray
+    patterns: np.ndarray
+
+
+def sorted_rows(x: np.ndarray, weights: np.ndarray) -> Rows:
+    """Return the rows of weight above zero, sorted, in as many copies as their weights say."""
     x = np.ascontiguousarray(np.where(np.isnan(x), np.nan, x) + 0.0)[weights > 0]
     as_bytes = x.view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel()
     _, first, place = np.unique(as_bytes, return_index=True, return_inverse=True)
     total = np.bincount(place.ravel(), weights[weights > 0])
-    return x[first], total / total.mean()
+    total *= min(1, _MOST_COPIES / total.sum())
+    number = np.maximum(np.rint(total), 1).astype(int)
+    patterns = np.repeat(np.arange(len(first)), number)
+    own = (total / number)[patterns]
+    return Rows(x[first][patterns], own / own.mean(), patterns)
 
 
 def _check_rows(x: Any, least: int) -> None:

@@ -41,9 +41,9 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
     rows. Networks then learn what is not linear, for as long as held-out rows gain: in turns of
     three for fewer than 1,000 rows. In the end all rows train for that long.
 
-    Identical rows count as one row with the sum of their weights, and rows are sorted first: a fit
-    does not depend on their order. The numbers of a row depend on its content and not on what else
-    is scored. NaN is a missing value, and log p(x) is that of what was observed.
+    Rows are sorted first, so that a fit does not depend on their order, and a row of weight 2 is
+    the same as two rows. The numbers of a row depend on its content and not on what else is scored.
+    NaN is a missing value, and log p(x) is that of what was observed.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(6, 2))
@@ -121,14 +121,14 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         if len(empty):
             raise InputError(f"has no value in column {empty[0]}: drop it", argument="X")
         columns.check_precision(values)
-        rows, row_weights = columns.unique_rows(values, np.asarray(weights, np.float64))
+        rows = columns.sorted_rows(values, np.asarray(weights, np.float64))
         form = Form(
             families,
             columns.levels_of(families, values, found),
             int(self.num_latents or _NUM_LATENTS),
-            self._hidden(len(rows)),
+            self._hidden(len(rows.values)),
         )
-        trained = train(form, rows, row_weights, settings)
+        trained = train(form, rows, settings)
         self.model_, self.proposal_ = jax.tree.map(jnp.asarray, trained[:2])
         self.columns_, self.num_updates_ = found, trained.num_updates
         self._form, self._ladder = trained.form, trained.ladder

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from aisle.models import FAMILIES, Categorical, Columns, Gaussian, Likelihood
+from aisle.models import FAMILIES, WHOLE, Categorical, Columns, Gaussian, Likelihood
 from aisle.models.context import Takes
 from aisle.models.latent import Encoder, LatentModel
 from aisle.models.likelihoods import constants_of
@@ -43,6 +43,11 @@ class Form(NamedTuple):
     def is_real(self) -> bool:
         """Whether all columns are normal, so that factor analysis is a start."""
         return set(self.families) == {"gaussian"}
+
+    @property
+    def has_real(self) -> bool:
+        """Whether there are real numbers, which hardly repeat themselves by chance."""
+        return bool(set(self.families) - WHOLE)
 
 
 def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:

@@ -22,6 +22,7 @@ from aisle.compilation import remembered
 from aisle.context import Context, InContext
 from aisle.data import View
 from aisle.errors import TrainingError
+from aisle.estimator.columns import Rows
 from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
 from aisle.evaluation.rows import score_rows, tuned
 from aisle.learning.methods import VAE, Method
@@ -94,10 +95,12 @@ def examples_of(x: np.ndarray) -> InContext:
     return InContext(np.float32(x), Context(is_observed=~np.isnan(x)))
 
 
-def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) -> Trained:
-    """Train networks on unique rows, for as long as held-out rows gain."""
+def train(form: Form, rows: Rows, settings: Settings) -> Trained:
+    """Train networks, for as long as held-out rows gain."""
+    x, weights, patterns = rows
     likelihood, output = likelihood_of(form, x)
-    folds = _folds(len(x), settings.seed)
+    # Of real numbers a copy tells what is held out; of bits and counts it is another such row.
+    folds = _folds(patterns if form.has_real else np.arange(len(x)), settings.seed)
     factors = None
     if form.is_real:
         most = _NUM_LATENTS[-1] if settings.may_grow else form.num_latents
@@ -111,15 +114,15 @@ def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) ->
 
     every = np.arange(len(x))
     parts = [np.delete(every, fold) for fold in folds]
-    trials = [_Trial(x, weights, part, start(part), settings) for part in parts]
-    whole = _Trial(x, weights, every, start(every), settings)
+    trials = [_Trial(x, weights, part, start(part)) for part in parts]
+    whole = _Trial(x, weights, every, start(every))
     ladder = kernel_of_scores().ladder(settings.num_temperatures)
     lengths = []
     for number, method in enumerate(m for m in (VAE(), settings.method) if m is not None):
         share, rate = (_METHOD_SHARE, _METHOD_RATE) if number else (1.0, 1.0)
         length = _length(len(x), settings.max_updates, share)
         phase = _Phase(method, length, rate * settings.learning_rate, settings.seed)
-        found = _best_length(phase, trials, folds, x, ladder, settings)
+        found = _best_length(phase, trials, folds, rows, ladder, settings)
         whole = whole.advanced(phase, found)
         lengths.append(found)
         if not found:
@@ -134,14 +137,19 @@ def train(form: Form, x: np.ndarray, weights: np.ndarray, settings: Settings) ->
     return Trained(model, proposal, form, ladder, tuple(lengths))
 
 
-def _folds(number: int, seed: int) -> list[np.ndarray]:
-    """Return rows to hold out, in turn for small data; none where there are too few."""
+def _folds(patterns: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Return rows to hold out, in turn for small data; none where there are too few.
+
+    Rows of the same pattern are held out together.
+    """
+    number = int(patterns.max()) + 1
     if number < _FEW:
         return []
     order = np.random.default_rng([seed, 1]).permutation(number)
+    parts = np.array_split(order, _FOLDS)
     if number >= _MANY:
-        return [np.sort(order[: min(512, int(_SHARE * number))])]
-    return [np.sort(part) for part in np.array_split(order, _FOLDS)]
+        parts = [order[: min(512, int(_SHARE * number))]]
+    return [np.flatnonzero(np.isin(patterns, part)) for part in parts]
 
 
 def _length(number: int, max_updates: int | None, share: float) -> int:
@@ -171,7 +179,6 @@ class _Trial(NamedTuple):
     row_weights: np.ndarray
     chosen: np.ndarray
     weights: Weights
-    settings: Settings
 
     def advanced(self, phase: _Phase, last: int) -> "_Trial":
         """Return the trial after so many updates of a phase."""
@@ -247,7 +254,7 @@ def _best_length(
     phase: _Phase,
     trials: list[_Trial],
     folds: Sequence[np.ndarray],
-    x: np.ndarray,
+    rows: Rows,
     ladder: Ladder,
     settings: Settings,
 ) -> int:
@@ -255,7 +262,7 @@ def _best_length(
     if not trials:
         return 0
     walks = [_Walk(trial, phase) for trial in trials]
-    look = partial(_mean_score, folds=folds, x=x, ladder=ladder, settings=settings)
+    look = partial(_mean_score, folds=folds, rows=rows, ladder=ladder, settings=settings)
     best, best_length, best_weights = -np.inf, 0, [trial.weights for trial in trials]
     with Progress(phase.length, _name(phase), "rows", is_shown=settings.show_progress) as bar:
         for length in _looks(phase.length):
@@ -276,14 +283,14 @@ def _best_length(
 def _mean_score(
     weights: list[Weights],
     folds: Sequence[np.ndarray],
-    x: np.ndarray,
+    rows: Rows,
     ladder: Ladder,
     settings: Settings,
 ) -> float:
-    pairs = zip(weights, folds, strict=True)
+    pairs, x = zip(weights, folds, strict=True), rows.values
     every = [score(own, x[fold], ladder, settings.num_chains).log_p for own, fold in pairs]
-    found = np.concatenate(every)
-    return float(np.mean(found)) if np.all(np.isfinite(found)) else -np.inf
+    found, row_weights = np.concatenate(every), rows.weights[np.concatenate(folds)]
+    return float(np.average(found, weights=row_weights)) if np.all(np.isfinite(found)) else -np.inf
 
 
 def score(weights: Weights, x: np.ndarray, ladder: Ladder, num_chains: int) -> Any:

@@ -14,7 +14,8 @@ from aisle.evaluation.sampler import ImportanceSampler, Sampler
 from aisle.progress import Progress
 from aisle.types import Latent, Model, Observation, PRNGKey, Proposal
 
-# Folded into the seed's key for the draws of x; smaller numbers are those of the latents' keys.
+# Folded into the seed's key for the draws of x. The latents' keys are split from the same key, and
+# `split` gives what `fold_in` gives for 0, 1 and so on: this number must be larger.
 _VALUES = 1000
 # Examples between two looks at the progress.
 _NUM_AT_ONCE = 64

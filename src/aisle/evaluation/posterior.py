@@ -13,7 +13,6 @@ something is broken. Such a draw is NaN in every component: it must not pass for
 """
 
 import dataclasses
-import math
 from typing import NamedTuple
 
 import jax
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from aisle.annealing import Kernel, Ladder, anneal
 from aisle.annealing.importance import importance_log_weights
+from aisle.annealing.tiles import map_tiles
 from aisle.annealing.tuning import StepSizes
 from aisle.compilation import jit
 from aisle.context import InContext, bind
@@ -144,16 +144,11 @@ def draw_many(
     Each is chosen from `num_samples` chains along a ladder or, without one, samples of q.
     """
     alive = _SAMPLES_PER_TILE if ladder is None else _CHAINS_PER_TILE
-    num_tiles = math.ceil(len(keys) / max(1, alive // num_samples))
-    tile = math.ceil(len(keys) / num_tiles)
-    # Filled up to whole tiles, as a last one of another size would be compiled for itself.
-    filled = keys[jnp.arange(num_tiles * tile) % len(keys)]
 
     def draw(key: PRNGKey) -> Latent:
         return draw_one(key, q, log_joint, ladder, num_samples)
 
-    draws = jax.lax.map(draw, filled, batch_size=tile)
-    return jax.tree.map(lambda a: a[: len(keys)], draws)
+    return map_tiles(draw, keys, max(1, alive // num_samples))
 
 
 def draw_one(
@@ -176,7 +171,7 @@ def draw_one(
             run = anneal(key, q, log_joint, ladder)
             return run.z, run.log_weight
 
-        ends, log_weights = jax.lax.map(chain, keys, batch_size=min(num_samples, _CHAINS_PER_TILE))
+        ends, log_weights = map_tiles(chain, keys, _CHAINS_PER_TILE)
         index = jax.random.categorical(key_choice, log_weights)
         z = jax.tree.map(lambda a: a[index], ends)
     is_defined = jnp.isfinite(jnp.max(log_weights))

@@ -99,15 +99,18 @@ def _fit(
     arrays, static = eqx.partition((model, proposal), eqx.is_inexact_array)
     optimizer = optax.adam(optax.cosine_decay_schedule(_FIRST_RATE, num_updates))
 
-    def loss(params: PyTree, fixed: PyTree, key: PRNGKey) -> Scalar:
+    def loss(params: PyTree, fixed: PyTree, contexts: PyTree, key: PRNGKey) -> Scalar:
         both = eqx.combine((fixed, params), static)
         keys = jax.random.split(key, BATCH_SIZE)
         chosen = _some(jax.random.fold_in(key, BATCH_SIZE), contexts)
         return jnp.mean(jax.vmap(lambda k, c: unannealed_gap(k, *both, c))(keys, chosen))
 
-    def update(whole: PyTree, fixed: PyTree, key: PRNGKey) -> tuple[PyTree, Scalar]:
+    # Contexts are passed on: as constants, those of all examples would be in the program.
+    def update(
+        whole: PyTree, fixed: PyTree, contexts: PyTree, key: PRNGKey
+    ) -> tuple[PyTree, Scalar]:
         params, state = whole
-        gap, gradient = jax.value_and_grad(loss)(params, fixed, key)
+        gap, gradient = jax.value_and_grad(loss)(params, fixed, contexts, key)
         steps, state = optimizer.update(gradient, state)
         return (optax.apply_updates(params, steps), state), gap
 
@@ -130,7 +133,7 @@ def _fit(
     with bar as progress:
         keys = jax.random.split(key, num_updates)
         for number in range(first + 1, num_updates + 1):
-            whole, gap = run(whole, fixed, keys[number - 1])
+            whole, gap = run(whole, fixed, contexts, keys[number - 1])
             progress.advance(
                 number,
                 f"refitting  {number:,}/{num_updates:,}",

@@ -29,6 +29,7 @@ from aisle.statistics import CLEAR, summarise
 
 # A latent is in use if its mean under q varies by more than this over the examples.
 _ACTIVE = 0.01
+_sizes = jax.jit(jax.vmap(effective_sample_size))
 
 # Plans that are made, should the tolerance not be reached by the first.
 _MOST_ROUNDS = 5
@@ -122,7 +123,7 @@ def _round(task: Task, found: _Found, num_simulated: int, before: list[Round]) -
     return LogLikelihood(
         indices=forward.indices,
         log_p=log_p,
-        effective_sample_size=np.asarray(jax.vmap(effective_sample_size)(jnp.asarray(log_weights))),
+        effective_sample_size=np.asarray(_sizes(jnp.asarray(log_weights))),
         pareto_shape=pareto_shapes(log_weights),
         num_nonfinite=forward.numbers["num_nonfinite"],
         acceptance=forward.numbers["mean_acceptance"],

@@ -22,6 +22,7 @@ from aisle.annealing import (
 )
 from aisle.compilation import jit, quick_options
 from aisle.context import InContext, bind, given, parts_of
+from aisle.evaluation.diagnostics import monte_carlo_errors
 from aisle.models.joint import log_joint
 from aisle.types import Model, Observation, PRNGKey, Proposal
 
@@ -71,9 +72,9 @@ def score_rows(
     # Of x alone, in which NaN is missing: whether others have a context must not matter.
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(parts_of(examples)[0])]
     keys = np.stack([_key([leaf[i] for leaf in leaves], seed) for i in range(len(leaves[0]))])
-    return RowScores(
-        *_by_tiles(_score_tile, (model, proposal, ladder), (examples, keys), num_chains)[:4]
-    )
+    networks = (model, proposal, ladder)
+    log_p, size, latents, _ = _by_tiles(_score_tile, networks, (examples, keys), num_chains)
+    return RowScores(log_p, monte_carlo_errors(size, num_chains), size, latents)
 
 
 def tuned(
@@ -94,7 +95,7 @@ def tuned(
         trial = dataclasses.replace(ladder, step_sizes=np.exp(state.log_size))
         keys = np.random.default_rng(i).integers(0, 2**32, (_TILE, 2), np.uint32)
         found = _by_tiles(_score_tile, (model, proposal, trial), (few, keys), num_chains)
-        state = state.moved(found[4].mean(axis=0) - target)
+        state = state.moved(found[3].mean(axis=0) - target)
         trace.append(state.log_size)
     sizes = np.exp(np.mean(trace[_TUNING_ROUNDS // 2 :], axis=0))
     return dataclasses.replace(ladder, step_sizes=np.float32(sizes))
@@ -159,12 +160,9 @@ def _score_tile(
             jax.random.split(jax.random.wrap_key_data(key_data), num_chains)
         )
         shares = normalised_weights(log_weights)
-        # The variance of a mean, relative to it, is that of its logarithm.
-        variance = jnp.sum((num_chains * shares - 1) ** 2) / (num_chains * max(num_chains - 1, 1))
         size = effective_sample_size(log_weights)
         mean_acceptance = jnp.mean(acceptance, axis=0)
-        log_p, error = log_mean_exp(log_weights), jnp.sqrt(variance)
-        return log_p, error, size, shares @ ends, mean_acceptance
+        return log_mean_exp(log_weights), size, shares @ ends, mean_acceptance
 
     return jax.vmap(one)(keys, tile)
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle import processes
+from aisle.annealing.tiles import map_tiles
 from aisle.compilation import compiler_options, remembered
 from aisle.errors import InputError
 from aisle.evaluation.folders import load_arrays, save_arrays
@@ -86,6 +87,8 @@ def walk(
         show_progress: whether to draw a progress bar.
     """
     done = [] if folder is None else read_tiles(folder)
+    # Another walk of more examples may have left its own here.
+    done = [tile for tile in done if np.isin(tile.indices, job.indices).any()]
     seen = np.concatenate([tile.indices for tile in done]) if done else np.zeros(0, int)
     left = np.flatnonzero(~np.isin(job.indices, seen))
     # The same in all processes: one that went on alone would wait for the others for ever.
@@ -240,9 +243,7 @@ def _slice(job: Job, places: np.ndarray, mesh: jax.sharding.Mesh) -> tuple[Any, 
 def map_chains(function: Callable[[PRNGKey], Numbers], key: PRNGKey, number: int) -> Numbers:
     """Run chains whose keys depend on their number only, a bounded number at a time."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
-    if number <= MAX_CHAINS:
-        return jax.vmap(function)(keys)
-    return jax.lax.map(function, keys, batch_size=MAX_CHAINS)
+    return map_tiles(function, keys, MAX_CHAINS)
 
 
 # Chains that a device walks at once: their activations stay in the cache.

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from aisle.annealing.tiles import map_tiles
 from aisle.context import InContext, bind
 from aisle.data import Split, as_split, spread
 from aisle.errors import InputError, check_count
@@ -153,7 +154,7 @@ def _bounds(
         number, example = item
         return bound(jax.random.fold_in(key, number), *bind(*weights, example), state)
 
-    return jax.lax.map(one, (numbers, xs), batch_size=min(len(numbers), _TILE))
+    return map_tiles(one, (numbers, xs), _TILE)
 
 
 def _importance(

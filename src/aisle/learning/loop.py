@@ -18,7 +18,7 @@ from aisle import processes
 from aisle.errors import TrainingError
 from aisle.learning.batches import Chunk, Feeder
 from aisle.learning.interruption import listening
-from aisle.learning.looks import Bounder, Callback, Look
+from aisle.learning.looks import Bounder, Callback, EarlyStopping, Look
 from aisle.learning.recording import Best, Recorder, Snapshot
 from aisle.learning.updates import Step, TrainState, UpdateLog, enter, init_state, make_chunk
 from aisle.progress import Progress
@@ -73,7 +73,7 @@ class Fitted:
         if bounds:
             last = bounds[-1]
             words.append(
-                f"held-out bound {last['held_out_bound']:.2f} +- "
+                f"last held-out bound {last['held_out_bound']:.2f} +- "
                 f"{last['held_out_standard_error']:.2f} nats"
             )
         elif self.history:
@@ -111,7 +111,8 @@ class Loop:
             begun_at = time.perf_counter() - seconds_before[-1]
             since_look: list[float] = []
             number = 0
-            for chunk, state, log in self._chunks(snapshot.state, first):
+            chunks = () if self._has_ended(snapshot) else self._chunks(snapshot.state, first)
+            for chunk, state, log in chunks:
                 if log is None:
                     snapshot = Snapshot(state, self._best_at_start(state, snapshot.best))
                     continue
@@ -236,6 +237,14 @@ class Loop:
                     length = int(processes.from_first(np.int32(length)))
                 is_compiled = True
 
+    def _has_ended(self, snapshot: Snapshot) -> bool:
+        """Say whether early stopping has ended the run that is resumed."""
+        best = snapshot.best
+        if best is None or int(best.phase) < len(self.stages) - 1:
+            return False
+        patience = [c.patience for c in self.callbacks if isinstance(c, EarlyStopping)]
+        return any(int(best.num_since) >= number for number in patience)
+
     def _chunk(self, update: int, length: int, stage: Stage) -> Chunk:
         """Cut the next chunk, within its epoch."""
         left_in_epoch = -update % self.feeder.updates_per_epoch or self.feeder.updates_per_epoch
@@ -261,6 +270,16 @@ class Loop:
         found = _better(best, held_out, arrays, self._begin, phase)
         return found._replace(num_since=np.zeros((), np.int32))
 
+    def _compared(self, best: Best | None, stage: Stage, method_state: PyTree) -> Best | None:
+        """Bound the start of the last phase anew while it is the best: step sizes have changed."""
+        is_start = best is not None and int(best.update) == self._begin
+        if best is None or best.weights is None or not is_start or stage is not self.stages[-1]:
+            return best
+        assert self.bounder is not None
+        start = eqx.combine(best.weights, stage.step.static)
+        found = self.bounder(stage.step.method, start, method_state)
+        return best._replace(bound=np.float32(found.mean))
+
     def _is_look(self, update: int) -> bool:
         stage = self.stages[self._phase(update)]
         return update % stage.look_every == 0 or update == stage.end
@@ -278,6 +297,7 @@ class Loop:
         if self.bounder is not None and (number % stage.bound_every == 0 or update == stage.end):
             method_state = processes.own_copy(state.method)
             held_out = self.bounder(stage.step.method, weights, method_state)
+            best = self._compared(best, stage, method_state)
         if best is not None:
             best = _better(best, held_out, arrays, update, phase)
         look = Look(

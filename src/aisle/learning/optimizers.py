@@ -134,7 +134,7 @@ def orthogonalised(matrix: jax.Array) -> jax.Array:
     gram = wide @ wide.T
     # At least the square of the largest singular value, and less than the trace.
     size = jnp.maximum(jnp.linalg.norm(gram), jnp.finfo(gram.dtype).tiny)
-    gram, (a, b, c), identity = gram / size, _MUON_POLYNOMIAL, jnp.eye(len(gram))
+    gram, (a, b, c), identity = gram / size, _MUON_POLYNOMIAL, jnp.eye(len(gram), dtype=gram.dtype)
     factor = identity
     for step in range(_MUON_STEPS):
         now = a * identity + b * gram + c * (gram @ gram)

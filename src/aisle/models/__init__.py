@@ -6,6 +6,7 @@ from aisle.models.iwae_study import one_layer, two_layer
 from aisle.models.latent import convolutional_model, mlp_model
 from aisle.models.likelihoods import (
     FAMILIES,
+    WHOLE,
     Bernoulli,
     Beta,
     Categorical,
@@ -24,6 +25,7 @@ from aisle.models.use import encode, reconstruct, sample
 
 __all__ = [
     "FAMILIES",
+    "WHOLE",
     "Bernoulli",
     "Beta",
     "Categorical",

@@ -104,7 +104,7 @@ def _summary(table: Table) -> list[tuple[str, ...]]:
 
 
 def _evaluate_command(run: Run) -> str:
-    if run.weights is not None:
+    if run.weights is not None and "fit" not in run.config:
         return f"aisle evaluate {shlex.quote(str(run.path))}"
     out = str(run.path / "evaluations" / "test")
     return f"aisle.log_likelihood(model, proposal, x, out={out!r})"

@@ -78,6 +78,7 @@ def sample_panel(key: PRNGKey, model: Model, number: int, contexts: PyTree = Non
 def reconstruction_panel(key: PRNGKey, model: Model, proposal: Proposal, examples: PyTree) -> Panel:
     """Return a panel of examples with their reconstructions below them, row by row."""
     xs, _ = parts_of(examples)
+    xs = np.reshape(xs, (len(xs), -1))
     columns = min(_COLUMNS, len(xs))
     # Blanks fill the last row, so that each example is above its own reconstruction.
     blanks = ((0, 0), (0, -len(xs) % columns), (0, 0))

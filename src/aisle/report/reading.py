@@ -56,7 +56,7 @@ class Weights(NamedTuple):
 
     Attributes:
         shape: of one example.
-        examples: each as one vector, or None if the data are not available.
+        examples: as the model sees them, or None if the data are not available.
         problem: why they are not, as a sentence.
         context: of the examples, if they have one.
         labels: of the examples, if any are known.

@@ -9,23 +9,25 @@ from typing import Any
 from aisle.runs.options import GROUPS, EvaluateConfig, TrainConfig
 
 
-def train(config: TrainConfig, start: str | None = None) -> str:
-    """Return the `aisle train` command of a configuration, from the weights of a run if named."""
+def train(config: TrainConfig) -> str:
+    """Return the `aisle train` command of a configuration."""
     usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
     words += [f"--epochs {config.num_epochs}"] if config.num_epochs else []
     words += [f"--updates {config.num_updates}"] if config.num_updates else []
     for group in GROUPS:
         words += _flags(getattr(config, group), getattr(usual, group))
-    return " ".join([*words, *([f"--init-from {shlex.quote(start)}"] if start else [])])
+    return " ".join(words)
 
 
 def train_anywhere(config: TrainConfig) -> str:
     """Return the `aisle train` command without the places of folders, for others to read."""
-    start = config.model.init_from
-    model = dataclasses.replace(config.model, init_from=None)
-    seen = dataclasses.replace(config.observations, data_dir=None)
-    config = dataclasses.replace(config, model=model, observations=seen)
-    return train(config, start and start.name)
+    start, kinds = config.model.init_from, config.observations.columns
+    model = dataclasses.replace(config.model, init_from=start and Path(start.name))
+    if kinds is not None and kinds.endswith(".json"):
+        kinds = Path(kinds).name
+    seen = dataclasses.replace(config.observations, data_dir=None, columns=kinds)
+    data = Path(config.data).name
+    return train(dataclasses.replace(config, data=data, model=model, observations=seen))
 
 
 def evaluate(path: Path, config: EvaluateConfig) -> str:

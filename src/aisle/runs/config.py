@@ -29,8 +29,8 @@ def from_json(stored: Mapping[str, Any], path: Path) -> TrainConfig:
     if "fit" in stored:
         raise InputError(
             f"{path} is a run of aisle.fit, with a model that only your program has: open it by "
-            "aisle.open_run(path, model, proposal), or name the function that builds both by "
-            "--model MODULE:FUNCTION"
+            "aisle.open_run(path, model, proposal) or, in commands that take it, name the function "
+            "that builds both by --model MODULE:FUNCTION"
         )
     try:
         return config_of(stored["train"], stored["format"])

@@ -147,8 +147,7 @@ def run(
 def _report_how_to_resume(place: RunFolder | None, content: Mapping[str, Any] | None) -> None:
     if place is None or not processes.is_first():
         return
-    is_of_command = "train" in (content or {})
-    how = f"aisle train --resume {place.folder}" if is_of_command else "aisle.fit(..., resume=True)"
+    how = folder.how_to_resume(place.folder, content or {})
     report(f"{place.folder} is resumed by {how}")
 
 

@@ -66,6 +66,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return {"format": 1, **config}
 
 
+def how_to_resume(path: Path, config: Mapping[str, object]) -> str:
+    """Return the command, or the call, that resumes a run."""
+    return f"aisle train --resume {path}" if "train" in config else "aisle.fit(..., resume=True)"
+
+
 def update_config(path: Path, config: Mapping[str, object]) -> None:
     """Replace the settings of a run, whole or not at all."""
     write_bytes(path / _CONFIG, json_text({"format": FORMAT, **config}).encode())

@@ -181,7 +181,7 @@ def own_networks(name: str, key: PRNGKey, train: Split) -> Weights:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise InputError(
             f"is {name!r} but {module_name} cannot be imported ({error}): run the command from the "
             "folder that has it, or install it",

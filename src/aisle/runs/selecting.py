@@ -9,15 +9,11 @@ from typing import NamedTuple
 from aisle.errors import InputError, check_count
 from aisle.evaluation import Comparison, LogLikelihood
 from aisle.evaluation.comparing import compare
-from aisle.runs import training
-from aisle.runs.config import absolute, from_json, to_json
+from aisle.models import WHOLE
 from aisle.runs.evaluating import evaluate
-from aisle.runs.folder import read_config
-from aisle.runs.opening import Run, open_run
+from aisle.runs.opening import Run
 from aisle.runs.options import EvaluateConfig, LikelihoodName, SamplerOptions, TrainConfig
-
-# Families of whole numbers: their probabilities are not comparable with densities.
-_WHOLE = {"bernoulli", "categorical", "poisson", "negative-binomial", "zero-inflated"}
+from aisle.runs.training import completed
 
 
 class Candidate(NamedTuple):
@@ -52,9 +48,12 @@ def candidates(
     """Return all choices; refuse likelihoods whose log p(x) cannot be compared."""
     for number in num_latents:
         check_count("num_latents", number)
-    if len({name in _WHOLE for name in likelihoods}) > 1 or (
-        "auto" in likelihoods and len(likelihoods) > 1
-    ):
+    if "auto" in likelihoods and len(likelihoods) > 1:
+        raise InputError(
+            f"is {','.join(likelihoods)}: auto stands alone; name the families to choose from",
+            argument="likelihood",
+        )
+    if len({name in WHOLE for name in likelihoods}) > 1:
         raise InputError(
             f"is {','.join(likelihoods)}: probabilities of whole numbers and densities of real "
             "ones cannot be compared; give families of one kind",
@@ -81,24 +80,8 @@ def select(
 def _validated(
     config: TrainConfig, choice: Candidate, sampler: SamplerOptions, out: Path
 ) -> tuple[Run, LogLikelihood]:
-    folder = out / choice.name
     model = dataclasses.replace(
         config.model, num_latents=choice.num_latents, likelihood=choice.likelihood
     )
-    wanted = absolute(dataclasses.replace(config, model=model))
-    if (folder / "config.json").exists():
-        _check_same(folder, wanted)
-        fitted = training.resume(folder)
-    else:
-        fitted = training.train(wanted, folder)
-    if fitted.is_interrupted:
-        raise KeyboardInterrupt("the same command resumes it")
-    run = open_run(folder)
+    run = completed(dataclasses.replace(config, model=model), out / choice.name)
     return run, evaluate(run, EvaluateConfig(split="valid", sampler=sampler))[0]
-
-
-def _check_same(folder: Path, wanted: TrainConfig) -> None:
-    """Refuse to go on with runs of other options."""
-    stored = read_config(folder)
-    if to_json(from_json(stored, folder)) != to_json(wanted):
-        raise InputError(f"{folder} was begun with other options: give them, or another --out")

@@ -18,7 +18,7 @@ from aisle.runs.config import absolute, from_json, to_json
 from aisle.runs.fitting import Fitted, run
 from aisle.runs.forms import Form, as_json, form_of
 from aisle.runs.networks import Weights, build, has_form
-from aisle.runs.opening import data_of, facts
+from aisle.runs.opening import Run, data_of, facts, open_run
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
 from aisle.runs.timing import updates_within
@@ -84,6 +84,9 @@ def resume(
         show_progress: whether to show a progress bar.
     """
     stored = folder.read_config(out)
+    if "fit" in stored:
+        how = folder.how_to_resume(out, stored)
+        raise InputError(f"{out} is a run of aisle.fit: resume it by {how}")
     config = from_json(stored, out)
     if stored["format"] == 1:
         raise InputError(
@@ -94,6 +97,20 @@ def resume(
     if num_epochs is not None or num_updates is not None:
         config = dataclasses.replace(config, num_epochs=num_epochs, num_updates=num_updates)
     return _train(config, dataset, out, stored, show_progress)
+
+
+def completed(config: TrainConfig, out: Path) -> Run:
+    """Train a run, or resume the one in `out` if it was begun with the same options; open it."""
+    config = absolute(config)
+    if not (out / "config.json").exists():
+        fitted = train(config, out)
+    elif to_json(from_json(folder.read_config(out), out)) == to_json(config):
+        fitted = resume(out)
+    else:
+        raise InputError(f"{out} was begun with other options: give them, or another --out")
+    if fitted.is_interrupted:
+        raise KeyboardInterrupt("the same command resumes it")
+    return open_run(out)
 
 
 def first_weights(config: TrainConfig, dataset: Dataset, form: Form | None = None) -> Weights:

@@ -207,6 +207,6 @@ def test_a_reader_is_reported_what_is_missing(shown):
     lines = shown(found)
     assert lines[0] == "T=10   log p(x) >= -inf +- nan   2 s"
     assert "The time was up before all examples were done; the same command resumes it." in lines
-    assert "2 examples have no finite log p(x), and so has the mean." in lines
+    assert "2 examples have no finite log p(x), and neither has the mean." in lines
     others = ("tolerance", "on simulated", "importance")
     assert not any(word in line for line in lines for word in others)

@@ -26,9 +26,12 @@ FAMILIES: dict[str, type[Likelihood]] = {
     "logit-normal": LogitNormal,
     "beta": Beta,
 }
+# Those of whole numbers, which have probabilities; the others have densities.
+WHOLE = frozenset({"bernoulli", "categorical", "poisson", "negative-binomial", "zero-inflated"})
 
 __all__ = [
     "FAMILIES",
+    "WHOLE",
     "Bernoulli",
     "Beta",
     "Categorical",

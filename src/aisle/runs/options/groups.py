@@ -74,7 +74,8 @@ class MethodOptions:
     phi_objective: Literal["elbo", "elbo+wake", "wake"] = "elbo"
     """What trains the encoder (mh-hmc, ais, auto).
     elbo: the evidence lower bound.
-    wake: fit it to the ends of the chains, which are already paid for."""
+    wake: fit it to the ends of the chains, which are already paid for.
+    elbo+wake: the sum of both."""
 
     @property
     def has_chains(self) -> bool:
@@ -113,7 +114,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The networks, those of the IWAE study by default."""
+    """The networks; --network says which are the default."""
 
     model: str = "one-layer"
     """one-layer, two-layer, or one of your own as MODULE:FUNCTION.
