@@ -34,7 +34,7 @@ def print_lines(lines: Iterable[object]) -> None:
     """Print each line unbroken."""
     console = table_console()
     for line in lines:
-        console.print(str(line), soft_wrap=True, highlight=False)
+        console.print(str(line), soft_wrap=True)
 
 
 def make_folder(path: Path) -> None:

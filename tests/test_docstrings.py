@@ -22,7 +22,6 @@ GLOBALS = {
     "np": np,
     "optax": optax,
     "FIRST_RUN": FIRST_EDITION / "averaged",
-    "FIRST_WEIGHTS": FIRST_EDITION / "averaged.safetensors",
 }
 # What users are given and do not make, or make by other words.
 GIVEN = {"AnnealInfo", "Annealed", "Fitted", "LogLikelihood", "Look", "Losses", "Metrics"}

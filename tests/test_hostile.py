@@ -182,7 +182,7 @@ class TestWeights:
         model = {**about["model"], **change.get("model", {})}
         path = tmp_path / "w.safetensors"
         tensors.write(path, stored, {**about, **change, "model": model})
-        assert_one_line(aisle.load_weights, path)
+        assert_one_line(aisle.load, path)
 
 
 @pytest.fixture

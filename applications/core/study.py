@@ -128,7 +128,7 @@ class Command:
             sys.stderr.write(f"{program}: {error}\n")
             return 2
         text = f"{table.markdown()}\n\n{table.answer}"
-        table_console().print(text, soft_wrap=True, highlight=False)
+        table_console().print(text, soft_wrap=True)
         return 0
 
 

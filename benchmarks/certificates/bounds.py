@@ -15,6 +15,7 @@ from benchmarks.certificates.shared import (
     NUM_CHAINS,
     Case,
     Study,
+    each,
     networks,
     simulated,
     tuned,
@@ -23,15 +24,8 @@ from benchmarks.certificates.shared import (
 
 def cases(options: argparse.Namespace) -> Study:
     """Yield cases of model and T."""
-    for name in options.models:
-        for number in options.temperatures:
-            case = {"model": name, "num_temperatures": number, "num_examples": options.num_examples}
-            yield (
-                case,
-                lambda case=case: both(
-                    case["model"], case["num_temperatures"], case["num_examples"]
-                ),
-            )
+    values = {"model": options.models, "num_temperatures": options.temperatures}
+    return each(both, options.num_examples, values)
 
 
 def both(name: str, number: int, num_examples: int) -> Case:

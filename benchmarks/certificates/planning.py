@@ -12,6 +12,7 @@ from benchmarks.certificates.shared import (
     NUM_CHAINS,
     Case,
     Study,
+    each,
     examples_of,
     networks,
 )
@@ -22,14 +23,12 @@ _SIMULATED, _FIRST = 50, 500
 
 def cases(options: argparse.Namespace) -> Study:
     """Yield cases of model and way."""
-    for name in options.models:
-        for way in options.ways:
-            case = {"model": name, "way": way, "tolerance": options.tolerance}
-            case |= {"num_examples": options.num_examples}
-            yield (
-                case,
-                lambda name=name, way=way: WAYS[way](name, options.num_examples, options.tolerance),
-            )
+
+    def run(name: str, way: str, tolerance: float, number: int) -> Case:
+        return WAYS[way](name, number, tolerance)
+
+    values = {"model": options.models, "way": options.ways, "tolerance": [options.tolerance]}
+    return each(run, options.num_examples, values)
 
 
 def planned(name: str, number: int, tolerance: float) -> Case:

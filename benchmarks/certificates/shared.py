@@ -37,7 +37,7 @@ def each(run: Callable[..., Case], num_examples: int, values: Mapping[str, Seque
 
 def networks(name: str) -> tuple[Any, Any]:
     """Return a recorded model with its encoder."""
-    return aisle.load_weights(CELLS / f"{MODELS[name][0]}.safetensors")
+    return aisle.load(CELLS / f"{MODELS[name][0]}.safetensors")
 
 
 def examples_of(name: str, number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -83,8 +83,7 @@ from .models import (
     two_layer as two_layer,
 )
 from .runs.fitting import Fitted as Fitted, fit as fit
-from .runs.loading import load as load
-from .runs.opening import Run as Run, load_weights as load_weights, open_run as open_run
+from .runs.opening import Run as Run, load as load, open_run as open_run
 from .runs.recorder import RunFolder as RunFolder
 from .types import (
     Distribution as Distribution,

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.data import load
+from aisle import data
 from aisle.runs import evaluating
-from aisle.runs.opening import load_data, load_weights, open_run
+from aisle.runs.opening import load, load_data, open_run
 from commands import assert_mistake, contents, run
 
 FILES = Path(__file__).parents[1] / "fixtures" / "first_edition"
@@ -26,7 +26,7 @@ def test_it_is_opened_with_the_weights_that_it_used(name):
         model, proposal = opened.model, opened.proposal
         assert opened.update == opened.num_planned == expected["update"]
     else:
-        model, proposal = load_weights(path)
+        model, proposal = load(path)
     x, z = jnp.array(EXPECTED["x"], jnp.float32), jnp.array(EXPECTED["z"])
     found = {
         "log_likelihood": model.log_likelihood(x, z),
@@ -54,7 +54,7 @@ def test_it_is_evaluated_on_its_test_data(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr(evaluating, "log_likelihood", log_likelihood)
     assert run(capsys, "evaluate", FILES / "averaged", "--out", tmp_path / "out")[0] == 130
-    np.testing.assert_array_equal(asked["x"], load("digits").test.observe(np.arange(297)))
+    np.testing.assert_array_equal(asked["x"], data.load("digits").test.observe(np.arange(297)))
     assert asked["pilot_x"].take(np.arange(64)).shape == (64, 64)
 
 
@@ -65,7 +65,7 @@ def test_it_is_sampled_from_and_exported(capsys, tmp_path):
     assert run(capsys, "sample", FILES / "averaged", "--out", paths[0])[0] == 0
     assert np.load(paths[0]).shape == (64, 64)
     assert run(capsys, "export", FILES / "averaged", paths[1])[0] == 0
-    found, wanted = load_weights(paths[1]), load_weights(FILES / "averaged.safetensors")
+    found, wanted = load(paths[1]), load(FILES / "averaged.safetensors")
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_array_equal(a, b)
     assert contents(FILES) == before

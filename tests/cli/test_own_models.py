@@ -72,9 +72,9 @@ def test_samples(capsys, tmp_path, home, kind):
 def test_exported_weights(capsys, tmp_path, home, kind):
     path = tmp_path / "w.safetensors"
     assert run(capsys, "export", kind, path, *KINDS[kind])[0] == 0
-    assert_identical(aisle.load_weights(path, START, encoder()), weights_of(kind))
-    with pytest.raises(aisle.InputError, match=r"load_weights\(path, model, proposal\)"):
-        aisle.load_weights(path)
+    assert_identical(aisle.load(path, START, encoder()), weights_of(kind))
+    with pytest.raises(aisle.InputError, match=r"load\(path, model, proposal\)"):
+        aisle.load(path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from aisle.models import sample
 from aisle.runs import folder as run_folder
-from aisle.runs.opening import load_weights, open_run
+from aisle.runs.opening import load, open_run
 from commands import assert_mistake, call, contents, run
 
 SETTINGS = (
@@ -138,7 +138,7 @@ def test_exported_weights_come_back_bit_for_bit(capsys, tmp_path, digits, real_v
         path = tmp_path / "m.safetensors"
         assert run(capsys, "export", folder, path)[0] == 0
         opened = open_run(folder)
-        loaded = load_weights(path)
+        loaded = load(path)
         arrays = [
             eqx.filter(w, eqx.is_inexact_array) for w in ((opened.model, opened.proposal), loaded)
         ]

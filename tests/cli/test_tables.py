@@ -110,7 +110,7 @@ def test_a_run_with_conditions_is_evaluated_resumed_and_exported(capsys, home, t
     assert run(capsys, "evaluate", home / "run", "--data", other, *QUICK)[0] == 0
     assert run(capsys, "train", "--resume", home / "run")[0] == 0
     assert run(capsys, "export", home / "run", tmp_path / "w.safetensors")[0] == 0
-    loaded = aisle.load_weights(tmp_path / "w.safetensors")
+    loaded = aisle.load(tmp_path / "w.safetensors")
     assert eqx.tree_equal(loaded, (opened.model, opened.proposal))
 
 
@@ -263,7 +263,7 @@ def test_every_family_goes_through_all_commands(capsys, tmp_path, name):
     assert (tmp_path / "r.html").stat().st_size > 10_000
     assert run(capsys, "export", folder, tmp_path / "w.safetensors")[0] == 0
     opened = aisle.open_run(folder)
-    loaded = aisle.load_weights(tmp_path / "w.safetensors")
+    loaded = aisle.load(tmp_path / "w.safetensors")
     assert eqx.tree_equal(loaded, (opened.model, opened.proposal))
     x = jax.numpy.asarray(values[0], float)
     z = loaded[1](x).loc

@@ -139,7 +139,7 @@ def test_bits_of_any_type_have_the_same_density():
 def test_likelihoods_know_what_they_can_have_made():
     values = np.array([0, 1, 0.5, 2, np.nan, np.inf])
     assert Bernoulli.is_supported(values).tolist() == [True, True] + 4 * [False]
-    assert Gaussian.is_supported(values).tolist() == 4 * [True] + [False, False]
+    assert Gaussian(6).is_supported(values).tolist() == 4 * [True] + [False, False]
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, 128.0])

@@ -95,10 +95,10 @@ def test_other_data_or_another_kind_of_run_are_not_resumed(run, tmp_path):
 def test_weights_are_exported_and_loaded(run, tmp_path):
     path, fitted = run
     export_run(aisle.open_run(path, START, encoder()), tmp_path / "w.safetensors")
-    found = aisle.load_weights(tmp_path / "w.safetensors", START, encoder())
+    found = aisle.load(tmp_path / "w.safetensors", START, encoder())
     assert_identical(found, (fitted.model, fitted.proposal))
-    with pytest.raises(InputError, match=r"aisle\.load_weights\(path, model, proposal\)"):
-        aisle.load_weights(tmp_path / "w.safetensors")
+    with pytest.raises(InputError, match=r"aisle\.load\(path, model, proposal\)"):
+        aisle.load(tmp_path / "w.safetensors")
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])

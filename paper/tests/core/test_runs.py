@@ -14,7 +14,7 @@ from aisle.cli.main import parse
 from aisle.errors import InputError
 from aisle.runs import evaluating, folder, training
 from aisle.runs.config import absolute, to_json
-from aisle.runs.opening import load_weights, open_run
+from aisle.runs.opening import load, open_run
 from aisle.statistics import Mean
 from commands import contents
 from paper.core import runs
@@ -45,7 +45,7 @@ def weights(folder):
 @pytest.mark.slow
 def test_a_run_starts_from_the_weights_of_another(trained):
     out, _ = trained
-    assert eqx.tree_equal(load_weights(out / "first.safetensors"), weights(out / "first"))
+    assert eqx.tree_equal(load(out / "first.safetensors"), weights(out / "first"))
     first, second = (weights(out / name)[0].decoder.layers for name in ("first", "second"))
     steps = [np.abs(a.weight - b.weight).max() for a, b in zip(first, second, strict=True)]
     # Three updates of Adam at 0.001, and nothing but those.

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from aisle.cli.options import optional
-from aisle.cli.output import Columns, check_writable, screen_table, table_console, write_json
+from aisle.cli.output import (
+    Columns,
+    check_writable,
+    plain,
+    screen_table,
+    table_console,
+    write_json,
+)
 from aisle.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +80,7 @@ class Compare:
                 )
             )
             console.print(conclusion(found), soft_wrap=True)
-            content[group.data] = plain(found)
+            content[group.data] = [plain(model) for model in found.models]
         if self.json is not None:
             write_json(self.json, content)
         return 0 if content else 1
@@ -85,11 +92,3 @@ def conclusion(found: "Comparison") -> str:
         return f"{found.best} is best, beyond gaps and chance."
     level = [model.name for model in found.models[1:] if not model.is_behind]
     return f"{found.best} has the highest log p(x); not decided against {', '.join(level)}."
-
-
-def plain(found: "Comparison") -> list[dict[str, object]]:
-    """Return a comparison as plain values."""
-    return [
-        {k: v._asdict() if isinstance(v, tuple) else v for k, v in model._asdict().items()}  # pyright: ignore
-        for model in found.models
-    ]

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import Columns, screen_table, table_console, write_json
+from aisle.cli.output import Columns, plain, screen_table, table_console, write_json
 from aisle.errors import InputError, check_count
 from aisle.runs.options import (
     EvaluateConfig,
@@ -91,7 +91,7 @@ class Demo:
         rows = [_compared(name, run, result, vae) for name, (run, result) in found.items()]
         console.print(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
-        write_json(self.out / "results.json", {"results": [_plain(r) for r in rows], **content})
+        write_json(self.out / "results.json", {"results": [plain(row) for row in rows], **content})
         save_panels(self.out / "samples.png", panels, _SHAPE)
         for name in ("samples.png", "results.json"):
             console.print(str(self.out / name), soft_wrap=True)
@@ -145,7 +145,3 @@ def texts(row: Compared) -> list[str]:
         str(row.gap),
         "" if better is None else str(better),
     ]
-
-
-def _plain(row: Compared) -> dict[str, Any]:
-    return {k: v._asdict() if hasattr(v, "_asdict") else v for k, v in row._asdict().items()}

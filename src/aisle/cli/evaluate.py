@@ -78,7 +78,7 @@ class Evaluate:
                 config,
                 data=dataset,
                 out=self.out,
-                report=lambda step: console.print(str(step), highlight=False, soft_wrap=True),
+                report=lambda step: console.print(str(step), soft_wrap=True),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes it") from None
@@ -92,7 +92,7 @@ class Evaluate:
         for line in (*_progress(run), *_warnings(result, config.sampler.tolerance)):
             console.print(line, soft_wrap=True)
         for name in ("result.json", "examples.npz", "examples.csv"):
-            console.print(str(folder / name), soft_wrap=True, highlight=False)
+            console.print(str(folder / name), soft_wrap=True)
         return 0
 
 

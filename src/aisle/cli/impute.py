@@ -63,5 +63,5 @@ class Impute:
         made = imputed(run, self.table, num_draws=num_draws, average=self.mean, seed=self.seed)
         write_rows(self.out, *made)
         line = f"{self.out}: {self.table} completed by update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True, highlight=False)
+        table_console().print(line, soft_wrap=True)
         return 0

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +21,8 @@ def table_console() -> Console:
 
 class _Console(Console):
     def __init__(self, **options: Any) -> None:
-        # A folder may be called runs/[a], and that is no markup.
-        super().__init__(markup=False, emoji=False, **options)
+        # A folder may be called runs/[a], and that is no markup; nor is a path a number to colour.
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command, which ends as others do and not as after a failure."""
@@ -32,6 +32,11 @@ class _Console(Console):
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a result file of plain values; what is not finite becomes null."""
     write_bytes(path, json_text(content).encode())
+
+
+def plain(row: Any) -> dict[str, Any]:
+    """Return a named tuple, and those in it, as plain values by name."""
+    return {k: v._asdict() if hasattr(v, "_asdict") else v for k, v in row._asdict().items()}
 
 
 Columns = Mapping[str, Literal["left", "right"]]
@@ -54,7 +59,7 @@ def markdown_table(columns: Columns, rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(texts)} |" for texts in (list(columns), sides, *rows))
 
 
-def write_rows(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
+def write_rows(path: Path, header: list[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, .csv or .tsv by its name, whole or not at all."""
     delimiter = "\t" if path.suffix == ".tsv" else ","
     with writing(path) as part, part.open("w", newline="", encoding="utf-8") as file:

@@ -56,7 +56,7 @@ class Report:
         """Write the page, and print where it is."""
         set_up_jax()
         self.write()
-        table_console().print(str(self.out), soft_wrap=True, highlight=False)
+        table_console().print(str(self.out), soft_wrap=True)
         return 0
 
     def write(self) -> None:

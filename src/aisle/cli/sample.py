@@ -81,7 +81,7 @@ class Sample:
         else:
             write_rows(self.out, *sampled(run, self.num_samples, context, self.seed))
         line = f"{self.out}: update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True, highlight=False)
+        table_console().print(line, soft_wrap=True)
         return 0
 
     def _save_samples(self, run: "Run", context: "Context | None") -> None:
@@ -144,5 +144,5 @@ class Export:
         run, _ = opened(self.run_path, self.model, self.data, self.data_dir)
         (export_run if is_file else export_with_card)(run, self.path)
         line = f"{self.path}: update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True, highlight=False)
+        table_console().print(line, soft_wrap=True)
         return 0

@@ -1,14 +1,14 @@
 """`aisle score`."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from aisle.cli.devices import set_up_jax
 from aisle.cli.options import RunPath
-from aisle.cli.output import check_writable, table_console
+from aisle.cli.output import check_writable, table_console, write_rows
 from aisle.errors import check_count, check_seed
 
 
@@ -48,20 +48,17 @@ class Score:
         check_count("num_chains", self.num_chains)
         check_count("num_temperatures", self.num_temperatures, 2)
         check_seed(self.seed)
+        set_up_jax()
         from aisle.cli.sample import opened
-        from aisle.files import writing
         from aisle.runs.evaluating import score
 
         run, _ = opened(self.run_path, None, None, None)
         scores = score(run, self.data, self.num_chains, self.num_temperatures, self.seed)
         names = ["row", "log_p", "error", "effective_chains"]
         names += [f"z{i}" for i in range(scores.latents.shape[1])]
-        with writing(self.out) as part, part.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(names)
-            columns = (scores.log_p, scores.error, scores.effective_chains, *scores.latents.T)
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            writer.writerows([i, *row] for i, row in enumerate(rows))
+        columns = (scores.log_p, scores.error, scores.effective_chains, *scores.latents.T)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        write_rows(self.out, names, ([i, *row] for i, row in enumerate(rows)))
         line = f"{self.out}: {len(scores.log_p):,} rows, mean log p(x) {scores.log_p.mean():.2f}"
-        table_console().print(line, soft_wrap=True, highlight=False)
+        table_console().print(line, soft_wrap=True)
         return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from aisle.cli.compare import COLUMNS, conclusion, plain
+from aisle.cli.compare import COLUMNS, conclusion
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import (
     DataFlags,
@@ -15,7 +15,7 @@ from aisle.cli.options import (
     RunFlags,
     optional,
 )
-from aisle.cli.output import screen_table, table_console, write_json
+from aisle.cli.output import plain, screen_table, table_console, write_json
 from aisle.errors import InputError, check, check_count
 from aisle.runs.options import LikelihoodName, ModelOptions, SamplerOptions, TrainConfig
 
@@ -110,16 +110,16 @@ class Select:
         title = f"{number:,} validation examples of {self.data}, nats"
         console.print(screen_table(title, COLUMNS, found.comparison.rows()))
         console.print(conclusion(found.comparison), soft_wrap=True)
-        console.print(f"{found.chosen.name}, test: {found.test}", soft_wrap=True, highlight=False)
+        console.print(f"{found.chosen.name}, test: {found.test}", soft_wrap=True)
         content = {
-            "validation": plain(found.comparison),
+            "validation": [plain(model) for model in found.comparison.models],
             "chosen": found.chosen.name,
             "test": as_json(found.test),
         }
         write_json(out / "results.json", content)
         _draw(out / "select.png", found.comparison, choices)
         for name in (found.chosen.name, "results.json", "select.png"):
-            console.print(str(out / name), soft_wrap=True, highlight=False)
+            console.print(str(out / name), soft_wrap=True)
         return 0
 
     def _numbers(self) -> list[int]:
@@ -139,13 +139,11 @@ class Select:
 
 def _draw(path: Path, found: "Comparison", choices: "list[Candidate]") -> None:
     """Draw log p(x) against the number of latents, with standard errors."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from aisle.files import writing
+    from aisle.report.pictures import save_figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot(xlabel="latents", ylabel="log p(x) of validation examples, nats")
     means = {model.name: model.log_p for model in found.models}
     for name in dict.fromkeys(choice.likelihood for choice in choices):
@@ -161,5 +159,4 @@ def _draw(path: Path, found: "Comparison", choices: "list[Candidate]") -> None:
         )
     axes.set_xticks(sorted({choice.num_latents for choice in choices}))
     axes.legend()
-    with writing(path) as part:
-        figure.savefig(part, format="png", dpi=120)
+    save_figure(figure, path, dpi=120)

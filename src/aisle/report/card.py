@@ -15,7 +15,7 @@ from aisle.provenance import provenance
 from aisle.report.pictures import sample_panel, save_panels
 from aisle.report.reading import Evaluation, Run, read_run
 from aisle.runs import commands, opening
-from aisle.runs.loading import EXPORTED
+from aisle.runs.opening import EXPORTED
 
 _NUM_SAMPLES = 64
 _PICTURE = "samples.png"

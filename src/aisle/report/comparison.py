@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aisle.evaluation.comparing import Comparison, compared
 from aisle.report.reading import Evaluation, Run
 from aisle.report.words import joined, with_error
-from aisle.statistics import Mean, is_ahead, summarise
+from aisle.statistics import Mean, summarise
 
 
 class Member(NamedTuple):
@@ -99,31 +100,31 @@ def _is_finite(evaluation: Evaluation) -> bool:
 def result(group: Group) -> tuple[Member | None, list[str]]:
     """Return the best run that was evaluated, and what to know about it and the others."""
     rivals = {m.name: (m, m.evaluation) for m in group.members if m.gain and m.evaluation}
-    finite = [pair for pair in rivals.values() if _is_finite(pair[1])]
+    finite = {name: e for name, (_, e) in rivals.items() if _is_finite(e)}
     if not finite:
         return None, ["No evaluation is finite." if rivals else "No run has been evaluated yet."]
-    best, found = max(finite, key=lambda pair: pair[1].means["log_p"].mean)
+    ranks = compared({name: (e.log_p, e.means.get("gap")) for name, e in finite.items()})
+    best, found = rivals[ranks.best]
     others = [m.name for m in group.members if m.name not in rivals]
     return best, [
         f"Evaluated on {len(found.log_p):,} test examples of {group.data}.",
-        *_ranking(found, {m.name: other for m, other in finite if m is not best}),
+        *_ranking(ranks, finite),
         _certificate(found.means.get("gap")),
         *_doubt(found),
         *([f"Not evaluated on the same examples: {joined(others)}."] if others else []),
     ]
 
 
-def _ranking(best: Evaluation, others: dict[str, Evaluation]) -> list[str]:
+def _ranking(ranks: Comparison, evaluations: dict[str, Evaluation]) -> list[str]:
     """Compare the best run with the others by paired differences."""
     same, better, level = [], [], []
-    for name, other in others.items():
-        gain = _gain(best, other)
-        if np.array_equal(best.log_p, other.log_p):
-            same.append(name)
-        elif is_ahead(gain, other.means.get("gap")):
-            better.append(f"{name} by {with_error(gain)}")
+    for model in ranks.models[1:]:
+        if np.array_equal(evaluations[ranks.best].log_p, evaluations[model.name].log_p):
+            same.append(model.name)
+        elif model.is_behind:
+            better.append(f"{model.name} by {with_error(model.behind)}")
         else:
-            level.append(name)
+            level.append(model.name)
     sentences = {
         "The evaluation is the same as that of {}: log p(x) is equal for every example.": same,
         "Better than {} nats, on the same examples.": better,

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -111,7 +110,6 @@ def save_panels(path: Path, panels: list[Panel], shape: tuple[int, ...]) -> None
         ]
     figure = Figure(figsize=(5 * len(panels), 5.4))
     figure.set_layout_engine("constrained", wspace=0.06)
-    FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.set_title(panel.title)
         axes.set_axis_off()

@@ -65,9 +65,9 @@ def evaluate(
         )
     began = time.perf_counter()
     dataset = data or dataset_of(run, config)
-    if dataset.table is not None and np.isnan(dataset.table.values).any():
-        run = taking_missing(run)
-    # Bits would be drawn of any values.
+    if dataset.table is not None:
+        run = taking_missing(run, dataset.table.values)
+    # Checked as they are stored: bits would be drawn of any values.
     found = parts(run, config, dataset)
     split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
     assert split is not None
@@ -190,12 +190,10 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
     """Score each example of some data by itself, with step sizes tuned on simulated examples."""
     config = EvaluateConfig(data=data)
     dataset = dataset_of(run, config)
-    if dataset.table is not None and np.isnan(dataset.table.values).any():
-        run = taking_missing(run)
+    if dataset.table is not None:
+        run = taking_missing(run, dataset.table.values)
     # All rows of a file that has no parts, also where some of them were trained on.
-    whole = (
-        dataset.test if dataset.test.rows is None else dataclasses.replace(dataset.test, rows=None)
-    )
+    whole = dataclasses.replace(dataset.test, rows=None)
     split = as_split(whole, dataset.source, model=run.model)
     check_support(getattr(run.model, "likelihood", None), split, dataset.source)
     every = np.arange(len(split))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.data import Column, Dataset, Split, load
+from aisle.data import Column, Dataset, Split, load as read_data
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
 from aisle.learning.loop import report
@@ -23,6 +23,8 @@ from aisle.runs.networks import Weights, build, build_named, rebuild
 from aisle.runs.options import ModelOptions, TrainConfig
 from aisle.types import Model, Proposal
 
+# The weights in a folder of `aisle export`.
+EXPORTED = f"model{weights.SUFFIX}"
 # Where a checkpoint may have the weights to use, the first edition's last.
 _PARTS = ("best/weights", "state/average", "state/params", "average", "params")
 
@@ -119,7 +121,7 @@ def data_of(
                 f"{name}, which {path} was trained on, is not there: put it back, or name the "
                 "folder where it is with --data-dir"
             )
-    dataset = load(
+    dataset = read_data(
         name,
         data_dir or seen.data_dir,
         view=config.view(),
@@ -190,26 +192,28 @@ def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> 
     weights.export(path, named, metadata)
 
 
-def load_weights(
-    path: str | Path, model: Model | None = None, proposal: Proposal | None = None
-) -> Weights:
-    """Load the (model, proposal) of a file that `aisle export` wrote.
+def load(path: str | Path, model: Model | None = None, proposal: Proposal | None = None) -> Weights:
+    """Load the (model, proposal) of what `aisle export` wrote, a folder or a file, or of a run.
 
     Example:
-        >>> model, proposal = aisle.load_weights(FIRST_WEIGHTS)
+        >>> model, proposal = aisle.load(FIRST_RUN)
         >>> type(model).__name__
         'OneLayerModel'
 
     Args:
-        path: of the .safetensors file.
+        path: of the folder, or of the .safetensors file.
         model: networks of the same kind, for weights of a model of your own.
         proposal: likewise.
     """
     path = Path(path)
-    metadata = weights.read_metadata(path)
-    both = (model, proposal) if model is not None else _exported(path, metadata)
+    file = path / EXPORTED if (path / EXPORTED).is_file() else path
+    if file.suffix != weights.SUFFIX or file.is_dir():
+        run = open_run(path, model, proposal)
+        return run.model, run.proposal
+    metadata = weights.read_metadata(file)
+    both = (model, proposal) if model is not None else _exported(file, metadata)
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
-    loaded = weights.load(path, dict(zip(("model", "proposal"), arrays, strict=True)))
+    loaded = weights.load(file, dict(zip(("model", "proposal"), arrays, strict=True)))
     return eqx.combine((loaded["model"], loaded["proposal"]), static)
 
 
@@ -223,7 +227,7 @@ def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
     except (KeyError, TypeError):
         raise InputError(
             f"{path} holds weights of a model that only your program has: give that too, by "
-            "aisle.load_weights(path, model, proposal)"
+            "aisle.load(path, model, proposal)"
         ) from None
     with _described(path):
         _check_size(path, model, form, shape)

@@ -37,9 +37,14 @@ def _seconds(plan: Plan, phase: Any, model: Any, proposal: Any, split: Any) -> f
     """Return the seconds of an update of a phase."""
     recipe = Recipe((phase,), plan.recipe.average)
     plan = dataclasses.replace(
-        plan, recipe=recipe, num_epochs=None, num_updates=_TRIED, ends=None, validation=None
-    )
-    plan = dataclasses.replace(plan, callbacks=()).fitted_to(len(split))
+        plan,
+        recipe=recipe,
+        num_epochs=None,
+        num_updates=_TRIED,
+        ends=None,
+        validation=None,
+        callbacks=(),
+    ).fitted_to(len(split))
     loop, params = prepare(plan, model, proposal, split, Recorder(), show_progress=False)
     fitted = loop.run(params, resume=False)
     if fitted.is_interrupted:

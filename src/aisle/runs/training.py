@@ -13,12 +13,12 @@ from aisle.errors import InputError
 from aisle.learning.looks import EarlyStopping, Validation
 from aisle.learning.plan import Plan
 from aisle.learning.recipe import Recipe
-from aisle.runs import checkpoints, folder, loading
+from aisle.runs import checkpoints, folder
 from aisle.runs.config import absolute, from_json, to_json
 from aisle.runs.fitting import Fitted, run
 from aisle.runs.forms import Form, as_json, form_of
 from aisle.runs.networks import Weights, build, has_form
-from aisle.runs.opening import Run, data_of, facts, open_run
+from aisle.runs.opening import Run, data_of, facts, load as load_weights, open_run
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
 from aisle.runs.timing import updates_within
@@ -117,7 +117,7 @@ def first_weights(config: TrainConfig, dataset: Dataset, form: Form | None = Non
     """Build the networks, with the weights of another run or of an exported file if named."""
     networks = build(config.model, dataset, config.run.seed, form)
     source = config.model.init_from
-    return networks if source is None else loading.load(source, *networks)
+    return networks if source is None else load_weights(source, *networks)
 
 
 def plan_of(config: TrainConfig, dataset: Dataset, ends: tuple[int, ...] | None = None) -> Plan:

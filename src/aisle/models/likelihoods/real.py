@@ -29,7 +29,30 @@ Features = Float[Array, " features"]
 Outputs = Float[Array, " outputs"]
 
 
-class Gaussian(Likelihood):
+class Real(Likelihood):
+    """What families of real values have in common."""
+
+    units: eqx.AbstractVar[Units | None]
+
+    @property
+    def support(self) -> str:
+        """Which values can be observed, in words."""
+        return "finite numbers"
+
+    def is_supported(self, values: np.ndarray) -> np.ndarray:
+        """Say which values can be observed at all."""
+        return np.isfinite(values)
+
+    def standardise(self, x: Shaped[Array, " features"]) -> Features:
+        """Return x in units of the columns."""
+        values = floats(x)
+        return without_missing(x, values if self.units is None else self.units.inwards(values))
+
+    def _outwards(self, values: Features) -> Features:
+        return values if self.units is None else self.units.outwards(values)
+
+
+class Gaussian(Real):
     """Independent normals around the decoder's output.
 
     Their scales are learned, one for each feature, or given by the decoder: with `scale="of z"` the
@@ -74,11 +97,6 @@ class Gaussian(Likelihood):
         """A location for each feature, and a log-scale if it is of z."""
         return self.num_features if self.log_scale is not None else 2 * self.num_features
 
-    @property
-    def support(self) -> str:
-        """Which values can be observed, in words."""
-        return "finite numbers"
-
     def log_probs(self, x: Shaped[Array, " features"], output: Outputs) -> Features:
         """Return the log-density of each feature."""
         if self.units is None:
@@ -88,22 +106,11 @@ class Gaussian(Likelihood):
 
     def sample(self, key: PRNGKey, output: Outputs) -> Features:
         """Draw x."""
-        return _outwards(self.units, jnp.asarray(self._distribution(output).sample(key)))
+        return self._outwards(jnp.asarray(self._distribution(output).sample(key)))
 
     def mean(self, output: Outputs) -> Features:
         """Return E[x|z]."""
-        return _outwards(self.units, output[: self.num_features])
-
-    @staticmethod
-    def is_supported(  # pyright: ignore[reportIncompatibleMethodOverride]
-        values: np.ndarray,
-    ) -> np.ndarray:
-        """Say which values can be observed at all."""
-        return np.isfinite(values)
-
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
-        """Return x in units of the columns."""
-        return _standardise(self.units, x)
+        return self._outwards(output[: self.num_features])
 
     @staticmethod
     def initial_output(mean: np.ndarray) -> np.ndarray:
@@ -117,7 +124,7 @@ class Gaussian(Likelihood):
         return dist.Normal(location, jnp.exp(log_scale))
 
 
-class StudentT(Likelihood):
+class StudentT(Real):
     """Student's t around the decoder's output: real values with outliers.
 
     Scale and degrees of freedom are learned, one of each for each feature.
@@ -155,11 +162,6 @@ class StudentT(Likelihood):
         """A location for each feature."""
         return self.num_features
 
-    @property
-    def support(self) -> str:
-        """Which values can be observed, in words."""
-        return "finite numbers"
-
     def log_probs(self, x: Shaped[Array, " features"], output: Outputs) -> Features:
         """Return the log-density of each feature.
 
@@ -177,28 +179,11 @@ class StudentT(Likelihood):
     def sample(self, key: PRNGKey, output: Outputs) -> Features:
         """Draw x."""
         noise = jax.random.t(key, jnp.exp(self.log_degrees), output.shape, output.dtype)
-        return _outwards(self.units, output + jnp.exp(self.log_scale) * noise)
+        return self._outwards(output + jnp.exp(self.log_scale) * noise)
 
     def mean(self, output: Outputs) -> Features:
         """Return the centre, which is E[x|z] for more than one degree of freedom."""
-        return _outwards(self.units, output)
-
-    def is_supported(self, values: np.ndarray) -> np.ndarray:
-        """Say which values can be observed at all."""
-        return np.isfinite(values)
-
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
-        """Return x in units of the columns."""
-        return _standardise(self.units, x)
-
-
-def _outwards(units: Units | None, values: Features) -> Features:
-    return values if units is None else units.outwards(values)
-
-
-def _standardise(units: Units | None, x: Shaped[Array, " features"]) -> Features:
-    values = floats(x)
-    return without_missing(x, values if units is None else units.inwards(values))
+        return self._outwards(output)
 
 
 # Degrees of freedom that a fit chooses from: fewer or more are left to training.
