@@ -4,6 +4,13 @@ from scripts.breaks.item import Break
 
 BREAKS = [
     Break(
+        "a second round counts the seconds of the first",
+        "evaluation/work.py",
+        "if np.isin(tile.indices, job.indices).any()]",
+        "if len(tile.indices)]",
+        "evaluation/test_work.py::test_seconds_are_those_of_the_examples_that_were_asked_for",
+    ),
+    Break(
         "the certificate's reverse run refreshes the momentum otherwise",
         "evaluation/examples.py",
         "anneal_reverse(key, z, q, density, long)",

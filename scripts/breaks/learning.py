@@ -4,6 +4,13 @@ from scripts.breaks.item import Break
 
 BREAKS = [
     Break(
+        "a run that early stopping ended is trained on",
+        "learning/loop.py",
+        "return any(int(best.num_since) >= number for number in patience)",
+        "return False",
+        "learning/test_resuming.py::test_a_run_that_early_stopping_ended_is_not_trained_on",
+    ),
+    Break(
         "doubly reparameterised gradient without the square",
         "learning/methods.py",
         "phi = -jnp.sum(times(weights**2, log_weights))",

@@ -98,7 +98,7 @@ def test_step_sizes_reach_the_target(fitted):
     """By the very chains that score rows, with other draws than those they were tuned by."""
     keys = np.random.default_rng(99).integers(0, 2**32, (40, 2), np.uint32)
     networks = (fitted.model_, fitted.proposal_, fitted._ladder)
-    found = rows._by_tiles(rows._score_tile, networks, (examples_of(X), keys), 2)[4]
+    found = rows._by_tiles(rows._score_tile, networks, (examples_of(X), keys), 2)[3]
     errors = found.std(axis=0) / np.sqrt(len(X))
     excess = found.mean(axis=0) - kernel_of_scores().target_accept
     assert np.all(np.abs(excess) < 4 * errors + 0.02)

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from aisle.models import FAMILIES, WHOLE, Categorical, Columns, Gaussian, Likelihood
+from aisle.models import WHOLE, Likelihood
 from aisle.models.context import Takes
 from aisle.models.latent import Encoder, LatentModel
 from aisle.models.likelihoods import constants_of
 from aisle.models.networks import Skip
+from aisle.runs.forms import fit_families
 
 # The least variance that a factor model leaves to a column, in units of the column's own.
 _LEAST_NOISE = 1e-4
@@ -52,20 +53,7 @@ class Form(NamedTuple):
 
 def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
     """Fit the likelihood of each column; the noise of real ones depends on z."""
-
-    def fit(name: str, places: Sequence[int]) -> Any:
-        if name == "gaussian":
-            return lambda x: Gaussian.fitted(x, scale="of z")
-        if name == "categorical":
-            levels = [form.num_levels[i] for i in places]
-            return lambda x: Categorical.fitted(x, num_levels=levels)
-        return FAMILIES[name].fitted
-
-    names = np.array(form.families)
-    places = {name: np.flatnonzero(names == name).tolist() for name in form.families}
-    if len(places) == 1:
-        return fit(form.families[0], range(len(form.families)))(x)
-    return Columns.fitted(x, [(fit(name, own), own) for name, own in places.items()])
+    return fit_families(form.families, form.num_levels, x, {"gaussian": {"scale": "of z"}})
 
 
 def build(

@@ -1,13 +1,14 @@
 """The form of data: what networks need to know beside values, so that they are built again."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aisle.data import Column, Dataset, Split, spread
 from aisle.errors import InputError
-from aisle.models import FAMILIES, Categorical, Columns, Likelihood
+from aisle.models import FAMILIES, Columns, Likelihood
 from aisle.models.likelihoods import Counts
 
 # The family of each kind of column.
@@ -114,20 +115,15 @@ def first_values(form: Form, train: Split) -> FirstValues:
     """Fit likelihood and conditions to training data."""
     context: Any = train.context_of(spread(len(train), _NUM_FITTED))
     exposure = None if form.typical_exposure is None else context.exposure
-    conditions = None
-    if form.conditions is not None:
-        conditions = _fit(form.conditions, context.condition)[0]
-    return FirstValues(*_fit(form, _values(train), exposure), conditions)
+    condition = None if form.conditions is None else context.condition
+    return _fit(form, _values(train), condition, exposure)
 
 
 def any_values(form: Form) -> FirstValues:
     """Return the same with other values, from which networks of the same form are built."""
-    conditions = None
-    if form.conditions is not None:
-        conditions = _fit(
-            form.conditions, stand_in(form.conditions.families, form.conditions.num_levels)
-        )[0]
-    return FirstValues(*_fit(form, stand_in(form.families, form.num_levels)), conditions)
+    given = form.conditions
+    condition = None if given is None else stand_in(given.families, given.num_levels)
+    return _fit(form, stand_in(form.families, form.num_levels), condition)
 
 
 def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
@@ -153,24 +149,34 @@ def _is_counts(name: str) -> bool:
 
 
 def _fit(
-    form: Form, x: np.ndarray, exposure: np.ndarray | None = None
+    form: Form, x: np.ndarray, condition: np.ndarray | None, exposure: np.ndarray | None = None
+) -> FirstValues:
+    given, options = form.conditions, {}
+    if exposure is not None:
+        options = {n: {"exposure": exposure} for n in form.families if _is_counts(n)}
+    conditions = None
+    if given is not None and condition is not None:
+        conditions = fit_families(given.families, given.num_levels, condition)[0]
+    return FirstValues(*fit_families(form.families, form.num_levels, x, options), conditions)
+
+
+def fit_families(
+    families: Sequence[str],
+    num_levels: Sequence[int],
+    x: np.ndarray,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Likelihood, np.ndarray]:
-    """Fit the likelihood of each feature."""
-    names = list(dict.fromkeys(form.families))
+    """Fit the likelihood of each feature; `options` are those of the families' `fitted`."""
+    places = {n: [i for i, own in enumerate(families) if own == n] for n in dict.fromkeys(families)}
 
-    def fit(name: str, places: list[int]) -> Any:
-        if name == "categorical":
-            levels = [form.num_levels[i] for i in places]
-            return lambda x: Categorical.fitted(x, num_levels=levels)
-        if exposure is not None and _is_counts(name):
-            family: Any = FAMILIES[name]
-            return lambda x: family.fitted(x, exposure)
-        return FAMILIES[name].fitted
+    def fit(name: str) -> Any:
+        levels = [num_levels[i] for i in places[name]]
+        own = {"num_levels": levels} if name == "categorical" else {}
+        return partial(FAMILIES[name].fitted, **own, **(options or {}).get(name, {}))
 
-    places = {name: [i for i, own in enumerate(form.families) if own == name] for name in names}
-    if len(names) == 1:
-        return fit(names[0], places[names[0]])(x)
-    return Columns.fitted(x, [(fit(name, places[name]), places[name]) for name in names])
+    if len(places) == 1:
+        return fit(families[0])(x)
+    return Columns.fitted(x, [(fit(name), own) for name, own in places.items()])
 
 
 def stand_in(families: Sequence[str], num_levels: Sequence[int]) -> np.ndarray:
