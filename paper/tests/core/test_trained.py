@@ -34,8 +34,8 @@ def test_the_command_of_a_subject_names_no_folder(digits, tmp_path):
     file.write_text(json.dumps(config))
     assert trained.open_subject(tmp_path / "run", 2, None).command == (
         "aisle train digits --epochs 1 --method vae --num-samples 1 --num-latents 2 "
-        "--num-hidden 8 --num-valid 0 --batch-size 499 --optimizer adam --lr-schedule iwae-study "
-        "--keep last --init-from first"
+        "--num-hidden 8 --init-from first --num-valid 0 --batch-size 499 --optimizer adam "
+        "--lr-schedule iwae-study --keep last"
     )
 
 
