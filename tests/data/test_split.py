@@ -79,6 +79,7 @@ def test_chunks_of_examples_larger_than_a_chunk_are_single_examples():
     assert len(list(Split(np.zeros((3, 9))).chunks(num_bytes=1))) == 3
 
 
+@pytest.mark.slow
 def test_mean_does_not_hold_the_data_in_memory(tmp_path):
     path = tmp_path / "zeros.npy"
     shape = (6 * CHUNK_BYTES // 1024, 1024)

@@ -364,6 +364,7 @@ def test_guides_that_cannot_be_taken(guide, words):
         aisle.from_numpyro(schools, guide, example=EFFECTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

@@ -201,6 +201,7 @@ def test_held_out_examples_need_a_context_if_the_others_have_one():
         aisle.fit(MODEL, ENCODER, x, contexts, held_out=np.zeros((5, 4)), method=Exact(), **QUICK)
 
 
+@pytest.mark.slow
 def test_a_run_resumes_with_its_context_only(tmp_path):
     contexts = draw_contexts(22)
     x = draw_observations(contexts)

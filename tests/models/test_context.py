@@ -78,6 +78,7 @@ def test_an_encoder_sees_what_is_observed_and_nothing_else(name):
     np.testing.assert_allclose(unbound, locate(x, np.ones(num_features, bool)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_simulated_examples_have_the_masks_they_are_given():
     model, _ = build("gaussian", has_missing=True)
     masks = np.random.default_rng(0).random((50, 3)) < 0.6

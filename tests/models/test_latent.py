@@ -75,6 +75,7 @@ def test_a_decoder_without_weights_is_the_independent_model(name):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_widths_and_activation_are_as_given():
     model, proposal = build("gaussian", activation=jax.nn.softplus)
 

@@ -295,6 +295,7 @@ def test_a_table_is_described_and_drawn_by_column(of_table):
     assert rows[0][0] in ("a, c", "b, c")
 
 
+@pytest.mark.slow
 def test_latents_are_coloured_by_their_labels(of_table):
     section = elements(page(of_table)).one("section", id="latents")
     (label,) = plots_of(elements(page(of_table)), "latents")
