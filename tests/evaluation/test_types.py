@@ -62,9 +62,10 @@ def exact(x):
     return np.log(np.exp(log_joint).sum(0) * (z[1] - z[0]) / np.sqrt(2 * np.pi))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (np.int64, bool))]
+)
 def test_categories_reach_the_model_as_they_are(dtype):
     """As numbers of 0 to 255 over 255 they would all be of the first category."""
     x, own = X.astype(dtype), jnp.asarray(X.astype(dtype)).dtype
