@@ -74,7 +74,8 @@ class Relatives(NamedTuple):
 def relatives(codes: np.ndarray, identity: float = 0.8) -> Relatives:
     """Find the sequences that agree with each one in this share of its letters.
 
-    A sequence that is in no cluster begins one, with those that agree with it and are in none.
+    A sequence that is in no cluster begins one, with those that agree with it, or it with them,
+    and are in none: a fragment is in the cluster of what it is a part of.
     """
     width = len(LETTERS)
     hot = (codes[:, :, None] == np.arange(width)).astype(np.float32).reshape(len(codes), -1)
@@ -88,7 +89,7 @@ def relatives(codes: np.ndarray, identity: float = 0.8) -> Relatives:
     clusters = np.full(len(codes), -1)
     for first in range(len(codes)):
         if clusters[first] < 0:
-            clusters[agrees[first] & (clusters < 0)] = first
+            clusters[(agrees[first] | agrees[:, first]) & (clusters < 0)] = first
     return Relatives(1 / agrees.sum(axis=1), clusters)
 
 
@@ -106,6 +107,15 @@ def split_clusters(clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     valid, test = np.sort(others[:number]), np.sort(others[number : 2 * number])
     is_held_out = np.isin(clusters, np.concatenate([valid, test]))
     return np.flatnonzero(~is_held_out), valid, test
+
+
+def drawn(weights: np.ndarray, number: int) -> np.ndarray:
+    """Return rows as often as their weights say, evenly through all of them.
+
+    Batches of them vary less than batches of all rows whose losses are weighted.
+    """
+    ends = np.cumsum(weights)
+    return np.searchsorted(ends, (np.arange(number) + 0.5) * ends[-1] / number)
 
 
 class Scan(NamedTuple):

@@ -12,7 +12,7 @@ import aisle
 from applications.proteins.alignment import LETTERS, Alignment, Scan
 
 # Draws of the posterior of the wild type; samples of each bound; chains of a mutant by itself.
-DRAWS, SAMPLES, CHECKED = 500, 200, 50
+DRAWS, SAMPLES, CHECKED = 500, 50, 50
 _SAMPLER = aisle.Sampler(num_chains=8, num_temperatures=500)
 
 

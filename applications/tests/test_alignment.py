@@ -1,6 +1,7 @@
 """Alignments are read in the columns of the first sequence, and their sequences weighted."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from applications.proteins import __main__ as proteins, mutants
 from applications.proteins.alignment import (
     LETTERS,
     Scan,
+    drawn,
     read_alignment,
     read_scan,
     relatives,
     split_clusters,
 )
+from applications.proteins.decoder import SharedLetters
 
 A2M = ">one/24-29\nhACd\nEF\n>two\n.A-.EX\n>three\nwCC.-F\n"
 
@@ -53,7 +56,29 @@ def test_weights_count_sequences_that_are_far_apart():
     # Gaps count for nobody: of its two letters, the sequence agrees with the first in both.
     codes = np.array([[0, 1, 2, 3, 4], [0, 1, np.nan, np.nan, np.nan]])
     assert relatives(codes).weights.tolist() == [1.0, 0.5]
+    # A fragment is in the cluster of what it is a part of.
+    assert relatives(codes).clusters.tolist() == [0, 0]
     assert relatives(np.full((2, 3), np.nan)).weights.tolist() == [1.0, 1.0]
+
+
+def test_rows_are_drawn_as_often_as_their_weights_say():
+    counts = np.bincount(drawn(np.array([0.5, 0.25, 1.0, 0.25]), 8))
+    assert counts.tolist() == [2, 1, 4, 1]
+    weights = np.random.default_rng(0).random(30)
+    counts = np.bincount(drawn(weights, 1000), minlength=30)
+    assert (np.abs(counts - 1000 * weights / weights.sum()) <= 1).all()
+
+
+def test_sites_share_letters_whose_network_ends_in_their_bias():
+    decoder = SharedLetters(jax.random.key(0), (2, 8), 2, jnp.arange(60.0))
+    found = np.asarray(decoder(jnp.ones(2)) - decoder.bias).reshape(20, 3)
+    assert np.linalg.matrix_rank(found, tol=1e-4) == 2
+    silent = eqx.tree_at(lambda d: d.letters, decoder, replace_fn=jnp.zeros_like)
+    np.testing.assert_allclose(silent(jnp.ones(2)), decoder.bias)
+    # Two letters that are alike change alike everywhere.
+    alike = eqx.tree_at(lambda d: d.letters, decoder, decoder.letters.at[1].set(decoder.letters[0]))
+    changes = (alike(jnp.ones(2)) - alike.bias).reshape(20, 3)
+    np.testing.assert_allclose(changes[0], changes[1], rtol=1e-5)
 
 
 def test_held_out_clusters_are_not_trained_on():
@@ -84,7 +109,7 @@ def test_a_scan_has_the_mutants_in_the_alignment(tmp_path, alignment):
 
 def test_independent_sites_are_normalised_and_leave_out_gaps():
     codes = np.array([[0, 1], [0, np.nan], [3, 1]])
-    log_shares = proteins.site_shares(codes, np.array([1.0, 2.0, 1.0]))
+    log_shares = proteins.site_shares(codes, np.array([1.0, 2.0, 1.0]), 1)
     assert logsumexp(log_shares, axis=0) == pytest.approx([0, 0])
     assert np.exp(log_shares[0, 0]) == pytest.approx((3 + 1 / 20) / 5)
     found = proteins.site_log_p(log_shares, codes)

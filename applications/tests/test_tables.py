@@ -165,14 +165,14 @@ def test_classes_are_left_out_of_training():
 
 def test_proteins_compare_held_out_sequences_and_the_scan():
     found = {"VAE": scored(0), "AIS": scored(1, noise=0.3), "independent sites": scored(-9, None)}
-    rhos = dict.fromkeys([*found, "AIS, mean of 5"], 0.5)
+    rhos = dict.fromkeys([*found, "AIS on all sequences, mean of 5"], 0.5)
     family = proteins.made_up()._replace(num_effective=100.0)
     mean = {"mean": 0.0, "standard_error": 0.1, "num_examples": 2}
-    check = {"difference": mean, "largest": 0.2, "error": 0.1, "gap": mean}
-    table = proteins.table(found, rhos, proteins.Form(5, (), 1.0), family, check)
+    check = {"difference": 0.0, "largest": 0.2, "error": 0.1, "gap": mean}
+    table = proteins.table(found, rhos, proteins.Form(5, (), 1.0, 3), family, check)
     assert "AIS is better than the VAE by 1.00" in table.answer
     assert "scan of 10 single mutants" in table.answer and "100 effective" in table.notes
-    assert "5 latents and one layer" in table.notes
+    assert "5 latents, one layer, 3 features of a site" in table.notes
 
 
 def test_pictures_are_drawn():
