@@ -1,8 +1,18 @@
-"""The command line as the tests call it, in this process."""
+"""The command line as the tests call it, in this process or as a program."""
+
+from pathlib import Path
 
 import pytest
 
 from aisle.cli import main
+
+# The command line as a program, compiled as in this process, to the bit.
+PROGRAM = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import compiling
+from aisle.cli import main
+main()
+"""
 
 
 def call(*arguments):

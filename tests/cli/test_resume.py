@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ import safetensors.numpy
 
 from aisle.runs import checkpoints, training
 from aisle.runs.folder import held, update_config
-from commands import assert_mistake, call, contents, run
+from commands import PROGRAM, assert_mistake, call, contents, run
 
 # Each epoch of 3 updates ends with a bound on validation data; the first one is of a VAE. The rate
 # does not depend on the length of a run, so that a run that is extended is the longer run. Options
@@ -32,13 +31,6 @@ SETTINGS = [
     *("--num-hidden", "8", "--num-latents", "2", "--batch-size", "449", "--optimizer", "adam"),
     *("--lr-schedule", "constant", "--validate-every", "1", "--checkpoint-minutes", "0"),
 ]
-# Compiled as in this process, to the bit.
-PROGRAM = f"""
-import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-import compiling
-from aisle.cli import main
-main()
-"""
 
 
 def num_lines(folder):

@@ -19,7 +19,7 @@ from aisle.errors import TrainingError
 from aisle.provenance import git_commit
 from aisle.runs import checkpoints, training
 from aisle.runs.opening import open_run
-from commands import assert_mistake, call, contents, run
+from commands import PROGRAM, assert_mistake, call, contents, run
 
 # Three updates an epoch of 1,350 examples, on one device, which compiles faster than eight.
 # A rate that does not depend on the length of a run: all runs are of the same compiled programs.
@@ -30,7 +30,6 @@ AIS = ("--method", "ais", "-K", "2", "-T", "3", "-L", "2", *TINY, "--ema", "0.9"
 AIS_GRADIENTS = 449 * ((2 + 3 * 2) * 2 + 1)
 VAE = ("--method", "vae", *TINY, "--ema", "0.9")
 BOARD = ("--epochs", 2, "--validate-every", 1, "--keep", "last", "--tensorboard")
-PROGRAM = "from aisle.cli import main; main()"
 
 
 def records_of(folder):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aisle.runs import evaluating
-from commands import assert_mistake, call, contents, run
+from commands import PROGRAM, assert_mistake, call, contents, run
 
 NUM_CHAINS, NUM_EXAMPLES, NUM_TILES = 8, 64, 8
 SETTINGS = (
@@ -23,7 +23,6 @@ SETTINGS = (
 # So many chains that a tile is one example of each of eight devices.
 IN_TILES = (*SETTINGS, "-C", 1024)
 FILES = {"result.json", "examples.npz", "examples.csv"}
-PROGRAM = "from aisle.cli import main; main()"
 
 
 @pytest.fixture(scope="module")
