@@ -15,7 +15,6 @@ from aisle.annealing.path import path_from
 from aisle.data import spread
 from aisle.learning.methods import Estimate, Losses, Metrics, stop
 from aisle.models.joint import log_joint
-from aisle.statistics import is_ahead
 from applications.core.models import USUAL, Budget, Scored, Splits, score, train
 from applications.core.pictures import intervals, panels
 from applications.core.study import SEED, Command, Study, Table
@@ -187,11 +186,11 @@ def _answer(found: dict[str, Scored]) -> str:
     first = found[REFERENCE]
     better, worse = [], []
     for name, one in found.items():
-        gain = one.ahead_of(first)
-        if is_ahead(gain, first.gap):
-            better.append(f"{name} ({gain})")
-        elif is_ahead(gain._replace(mean=-gain.mean), one.gap):
-            worse.append(f"{name} ({gain})")
+        words = f"{name} ({one.ahead_of(first)})"
+        if one.is_clearly_ahead_of(first):
+            better.append(words)
+        elif first.is_clearly_ahead_of(one):
+            worse.append(words)
     said = f"clearly better are {', '.join(better)}" if better else "nothing is clearly better"
     return f"Against {REFERENCE}, {said}; clearly worse are {', '.join(worse) or 'none'}."
 

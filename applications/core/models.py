@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import aisle
-from aisle.statistics import Mean, summarise
+from aisle.statistics import Mean, is_ahead, summarise
 from applications.core.cells import Cells
 
 # The rate is constant, and weights are averaged, because training ends by the clock.
@@ -67,6 +67,8 @@ class Budget:
     rows: int = 1_000_000
 
 
+# Of an exact model.
+_NO_GAP = Mean(0.0, 0.0, 0)
 SMOKE = Budget(1.0, 4, 1, 2, 2, 4, 4, 24)
 
 
@@ -116,6 +118,10 @@ class Scored(NamedTuple):
     def ahead_of(self, other: "Scored") -> Mean:
         """Return by how much it is better on the same examples."""
         return summarise(self.log_p - other.log_p)
+
+    def is_clearly_ahead_of(self, other: "Scored") -> bool:
+        """Say whether it is better, whatever the gap of the other one hides."""
+        return is_ahead(self.ahead_of(other), other.gap or _NO_GAP)
 
 
 class _Clock:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import aisle
 from aisle.errors import InputError
-from aisle.statistics import Mean, is_ahead
+from aisle.statistics import Mean
 from applications.core.files import check_content, data_file, split_rows
 from applications.core.models import Budget, Scored, Splits, chosen, go_on, starts
 from applications.core.pictures import intervals, panels
@@ -136,7 +136,7 @@ def _sentence(name: str, models: dict[tuple[str, str], Scored]) -> str:
         if family != best[0]:
             other = max(("VAE", "AIS"), key=lambda m: models[family, m].mean.mean)
             gain, rival = models[best].ahead_of(models[family, other]), models[family, other]
-            doubt = "" if is_ahead(gain, rival.gap) else ", which is not clear"
+            doubt = "" if models[best].is_clearly_ahead_of(rival) else ", which is not clear"
             words.append(f"{gain} over {family} by {other}{doubt}")
     verdicts = [_verdict(f, models[f, "AIS"], models[f, "VAE"]) for f in FAMILIES]
     return (
@@ -147,8 +147,7 @@ def _sentence(name: str, models: dict[tuple[str, str], Scored]) -> str:
 
 def _verdict(family: str, ais: Scored, vae: Scored) -> str:
     gain = ais.ahead_of(vae)
-    loss = gain._replace(mean=-gain.mean)
-    clear = is_ahead(gain, vae.gap) or is_ahead(loss, ais.gap)
+    clear = ais.is_clearly_ahead_of(vae) or vae.is_clearly_ahead_of(ais)
     return (
         f"{gain.mean:+.2f} +- {gain.standard_error:.2f} ({family}{'' if clear else ', not clear'})"
     )

@@ -17,7 +17,7 @@ from scipy.stats import norm, qmc
 
 import aisle
 from aisle.errors import InputError
-from aisle.statistics import Mean, is_ahead, summarise
+from aisle.statistics import Mean, summarise
 from applications.core import baselines
 from applications.core.files import check_content, data_file
 from applications.core.models import (
@@ -58,8 +58,6 @@ SETS = {
 FULL = Budget(seconds=20, look_every=100, patience=15, chains=8, temperatures=100, simulated=200)
 _LATENTS, _HIDDEN, _COMPONENTS = (4, 10, 20), (100, 100), (10, 30, 100)
 _DECAYS = (0.0, 0.1, 1.0)
-# Of an exact model.
-_NO_GAP = Mean(0.0, 0.0, 0)
 # Columns up to which log p of four latents is integrated, too.
 _FEW_COLUMNS = 16
 
@@ -277,12 +275,11 @@ def _answer(found: dict[str, Found]) -> str:
         # Test data choose nothing: AIS with the chosen number of latents is what is compared.
         ais, vae = one.chosen["AIS"], one.chosen["VAE"]
         rival, exact_one = one.rival
-        gain = ais.ahead_of(exact_one)
-        loss = gain._replace(mean=-gain.mean)
-        place = ahead if is_ahead(gain, _NO_GAP) else behind if is_ahead(loss, ais.gap) else level
+        is_behind = exact_one.is_clearly_ahead_of(ais)
+        place = ahead if ais.is_clearly_ahead_of(exact_one) else behind if is_behind else level
         place.append(name)
-        details.append(f"{name} {ais.mean} ({gain} over {rival})")
-        over_vae += [name] if is_ahead(ais.ahead_of(vae), vae.gap) else []
+        details.append(f"{name} {ais.mean} ({ais.ahead_of(exact_one)} over {rival})")
+        over_vae += [name] if ais.is_clearly_ahead_of(vae) else []
     words = [f"ahead of the best exact model on {_names(ahead)}"]
     words += [f"level with it on {_names(level)}"] if level else []
     words += [f"behind it on {_names(behind)}"] if behind else []

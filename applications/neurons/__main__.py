@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import aisle
-from aisle.statistics import Mean, is_ahead
+from aisle.statistics import Mean
 from applications.core import baselines
 from applications.core.files import check_content, data_file, split_rows
 from applications.core.models import Budget, Scored, Splits, Trained, chosen, go_on, starts
@@ -160,14 +160,14 @@ def _fine(mean: Mean) -> str:
 def _sentence(name: str, models: dict[str, Scored]) -> str:
     ais, vae, rival = models["AIS"], models["VAE"], models["pairwise"]
     gain, more = ais.ahead_of(rival), ais.ahead_of(vae)
-    loss = gain._replace(mean=-gain.mean)
-    if gain.mean > 2 * gain.standard_error:
+    if ais.is_clearly_ahead_of(rival):
         verdict = f"latent causes by AIS are better than pairwise couplings by {gain:.4f}"
-    elif is_ahead(loss, ais.gap):
+    elif rival.is_clearly_ahead_of(ais):
+        loss = rival.ahead_of(ais)
         verdict = f"pairwise couplings are better than latent causes by AIS by {loss:.4f}"
     else:
         verdict = f"latent causes by AIS and pairwise couplings do not differ clearly ({gain:.4f})"
-    clear = "clearly" if is_ahead(more, vae.gap) else "not clearly"
+    clear = "clearly" if ais.is_clearly_ahead_of(vae) else "not clearly"
     return (
         f"{name}: {verdict} nats for a word; AIS is {clear} better than the VAE after the same "
         f"time ({more:.4f})."

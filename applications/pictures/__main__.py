@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 import aisle
 from aisle.data import spread
-from aisle.statistics import is_ahead
 from applications.core.models import Budget, Scored, Splits, go_on, starts
 from applications.core.pictures import intervals, panels
 from applications.core.study import SEED, Command, Study, Table
@@ -105,11 +104,10 @@ def _answer(found: dict[tuple[str, str], Scored]) -> str:
     for method in ("VAE", "AIS"):
         linear, other = found["linear", method], found["convolutions", method]
         gain = other.ahead_of(linear)
-        loss = gain._replace(mean=-gain.mean)
-        if is_ahead(gain, linear.gap):
+        if other.is_clearly_ahead_of(linear):
             words.append(f"by {method}, convolutions are ahead by {gain}")
-        elif is_ahead(loss, other.gap):
-            words.append(f"by {method}, linear layers are ahead by {loss}")
+        elif linear.is_clearly_ahead_of(other):
+            words.append(f"by {method}, linear layers are ahead by {linear.ahead_of(other)}")
         else:
             words.append(f"by {method}, convolutions less linear layers are {gain}, not clear")
     best = max(found, key=lambda one: found[one].mean.mean)

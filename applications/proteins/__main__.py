@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import aisle
 from aisle.data import spread
-from aisle.statistics import Mean, is_ahead, summarise
+from aisle.statistics import Mean, summarise
 from applications.core.files import data_file
 from applications.core.models import Budget, Scored, Splits, Trained, decayed, score, train
 from applications.core.pictures import COLOURS, intervals, panels
@@ -340,10 +340,10 @@ def table(
         row |= {"gap": one and one.gap}
         over = None if one is None or model == "VAE" else one.ahead_of(found["VAE"])
         rows.append(row | {"over VAE": over, "Spearman's rho": f"{rho:.3f}"})
-    gain = found["AIS"].ahead_of(found["VAE"])
     ensemble = next(name for name in rhos if "mean of" in name)
+    verdict = _verdict(found["AIS"], found["VAE"])
     answer = (
-        f"Held-out sequences: {_verdict(gain, found)}, in nats for a sequence. The scan of "
+        f"Held-out sequences: {verdict}, in nats for a sequence. The scan of "
         f"{len(family.scan.effects):,} single mutants is ranked with a Spearman's rho of "
         f"{rhos['AIS']:.3f} by the AIS model, {rhos[ensemble]:.3f} by the mean of several on all "
         f"sequences, {rhos['VAE']:.3f} by the VAE and {rhos['independent sites']:.3f} by "
@@ -363,12 +363,12 @@ def _others(rhos: Mapping[str, float]) -> str:
     )
 
 
-def _verdict(gain: Mean, found: Mapping[str, Scored]) -> str:
-    if is_ahead(gain, found["VAE"].gap):
-        return f"AIS is better than the VAE by {gain}"
-    if is_ahead(gain._replace(mean=-gain.mean), found["AIS"].gap):
-        return f"the VAE is better than AIS by {gain._replace(mean=-gain.mean)}"
-    return f"AIS and the VAE do not differ clearly ({gain})"
+def _verdict(ais: Scored, vae: Scored) -> str:
+    if ais.is_clearly_ahead_of(vae):
+        return f"AIS is better than the VAE by {ais.ahead_of(vae)}"
+    if vae.is_clearly_ahead_of(ais):
+        return f"the VAE is better than AIS by {vae.ahead_of(ais)}"
+    return f"AIS and the VAE do not differ clearly ({ais.ahead_of(vae)})"
 
 
 def _notes(form: Form, family: Family, check: Mapping[str, Any]) -> str:
