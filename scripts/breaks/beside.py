@@ -53,4 +53,18 @@ BREAKS = [
         "return np.arange(len(clusters)), valid, test",
         "applications/tests/test_alignment.py::test_held_out_clusters_are_not_trained_on",
     ),
+    Break(
+        "sequences are trained on as often as they are in the alignment",
+        "applications/proteins/alignment.py",
+        "ends = np.cumsum(weights)",
+        "ends = np.cumsum(np.ones_like(weights))",
+        "applications/tests/test_alignment.py::test_rows_are_drawn_as_often_as_their_weights_say",
+    ),
+    Break(
+        "a fragment is held out from what it is a part of",
+        "applications/proteins/alignment.py",
+        "clusters[(agrees[first] | agrees[:, first]) & (clusters < 0)] = first",
+        "clusters[agrees[first] & (clusters < 0)] = first",
+        "applications/tests/test_alignment.py::test_weights_count_sequences_that_are_far_apart",
+    ),
 ]

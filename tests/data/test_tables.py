@@ -51,8 +51,9 @@ def test_kinds_can_be_set_and_columns_left_out(tmp_path):
     assert table.values.shape == (4, 5)
 
 
-def test_tabs_bytes_at_the_start_and_quoted_commas(tmp_path):
-    path = tmp_path / "table.tsv"
+@pytest.mark.parametrize("name", ["table.tsv", "TABLE.TSV"])
+def test_tabs_bytes_at_the_start_and_quoted_commas(tmp_path, name):
+    path = tmp_path / name
     path.write_bytes('\ufeffname\tsize\n"a, b"\t1.5\nc\t2\n"a, b"\t3\n'.encode())
     table = read_table(path)
     assert table.columns[0] == Column("name", "bit", ("a, b", "c"))
