@@ -16,5 +16,15 @@ def test_the_text_stands_in_the_sources_once_and_its_tests_are_there(item):
     assert text.count(item.old) == 1
     ast.parse(text.replace(item.old, item.new))
     file, *names = item.tests.split("::")
-    tests = (ROOT / _in_repository(file, "tests")).read_text()
-    assert not names or f"def {names[-1]}(" in tests
+    tests = ast.parse((ROOT / _in_repository(file, "tests")).read_text())
+    found = [
+        node
+        for node in ast.walk(tests)
+        if isinstance(node, ast.FunctionDef) and node.name in (names[-1:] or [node.name])
+    ]
+    # Slow tests are not run.
+    assert [node for node in found if node.name.startswith("test_") and not is_slow(node)]
+
+
+def is_slow(node):
+    return any(ast.unparse(decorator) == "pytest.mark.slow" for decorator in node.decorator_list)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.compilation import jit
+from aisle.compilation import jit, remembered
 from aisle.models import DiagonalNormal, PriorProposal, one_layer
 
 TRACES = []
@@ -42,6 +42,19 @@ def test_an_object_that_was_changed_is_seen_as_it_is():
         part.weight = 5.0
         assert total(part, jnp.ones(3)) == 15
         assert total(part, jnp.ones(3), how="max") == 5
+
+
+def test_a_program_is_made_once_unless_its_key_may_change():
+    made = []
+
+    def make():
+        made.append(1)
+        return len(made)
+
+    part = Plain()
+    assert [remembered(("a", part), make) for _ in range(2)] == [1, 2]
+    assert [remembered(("a", Unhashable()), make) for _ in range(2)] == [3, 4]
+    assert [remembered(("a", jnp.tanh, 2.0), make) for _ in range(2)] == [5, 5]
 
 
 def test_pytrees_share_a_compilation():

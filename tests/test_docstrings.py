@@ -35,6 +35,11 @@ def public():
         found = getattr(aisle, name)
         if not inspect.ismodule(found):
             yield name, found
+    for module in (aisle.schedules, aisle.rates):
+        for name, found in vars(module).items():
+            is_own = getattr(found, "__module__", None) == module.__name__
+            if is_own and callable(found) and not name.startswith("_"):
+                yield f"{module.__name__.rpartition('.')[2]}.{name}", found
     yield "data.load", aisle.data.load
 
 

@@ -157,7 +157,7 @@ BREAKS = [
         "compilation.py",
         "if may_change(key) or not _is_hashable(whole):",
         "if not _is_hashable(whole):",
-        "evaluation/test_compiled_once.py",
+        "test_compilation.py::test_a_program_is_made_once_unless_its_key_may_change",
     ),
     Break(
         "an object that was changed is computed with as it was",

@@ -24,7 +24,12 @@ Betas = Float[Array | np.ndarray, " points"]
 
 
 def linear(num_temperatures: int) -> Betas:
-    """Space the temperatures evenly, as in Ding & Freedman (2020)."""
+    """Space the temperatures evenly, as in Ding & Freedman (2020).
+
+    Example:
+        >>> aisle.schedules.linear(4).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     return explicit(_grid(num_temperatures))
 
 
@@ -32,6 +37,10 @@ def sigmoid(num_temperatures: int, steepness: float = 4.0) -> Betas:
     """Space them densely near both ends: a logistic curve on [-steepness, steepness].
 
     The schedule of the AIS evaluation literature (Wu et al., 2017), which uses a steepness of 4.
+
+    Example:
+        >>> print(aisle.schedules.sigmoid(4).round(3))
+        [0.    0.105 0.5   0.895 1.   ]
     """
     check_positive("steepness", steepness)
     curve = np.tanh(steepness / 2 * (2 * _grid(num_temperatures) - 1))
@@ -39,7 +48,12 @@ def sigmoid(num_temperatures: int, steepness: float = 4.0) -> Betas:
 
 
 def geometric(num_temperatures: int, first: float = 0.01) -> Betas:
-    """Let beta grow by a constant factor from `first` to 1: dense near the proposal."""
+    """Let beta grow by a constant factor from `first` to 1: dense near the proposal.
+
+    Example:
+        >>> print(aisle.schedules.geometric(3).round(3))
+        [0.   0.01 0.1  1.  ]
+    """
     check(0 < first < 1, "first", first, "between 0 and 1")
     exponent = 1 - _grid(num_temperatures)[1:]
     if num_temperatures > 1:
@@ -52,6 +66,10 @@ def ramp(num_temperatures: int, share: float = 0.5) -> Betas:
 
     Between `linear`, whose chains spend all their time away from the posterior, and `immediate`,
     whose weights are those of importance sampling.
+
+    Example:
+        >>> aisle.schedules.ramp(4).tolist()
+        [0.0, 0.5, 1.0, 1.0, 1.0]
     """
     check(0 < share <= 1, "share", share, "above 0 and at most 1")
     rising = max(1, round(share * _checked(num_temperatures)))
@@ -59,13 +77,23 @@ def ramp(num_temperatures: int, share: float = 0.5) -> Betas:
 
 
 def immediate(num_temperatures: int) -> Betas:
-    """Jump to the posterior at once, 0, 1, ..., 1: with K = 1 this is MH-HMC (Hoffman, 2017)."""
+    """Jump to the posterior at once: with K = 1 this is MH-HMC (Hoffman, 2017).
+
+    Example:
+        >>> aisle.schedules.immediate(3).tolist()
+        [0.0, 1.0, 1.0, 1.0]
+    """
     return explicit(np.minimum(np.arange(_checked(num_temperatures) + 1), 1))
 
 
 @dataclass(frozen=True, repr=False)
 class Placed(Chosen):
-    """Space any number of temperatures as these are spaced, linear in between."""
+    """Space any number of temperatures as these are spaced, linear in between.
+
+    Example:
+        >>> print(aisle.schedules.Placed((0.0, 0.1, 1.0))(4).round(3))
+        [0.   0.05 0.1  0.55 1.  ]
+    """
 
     betas: tuple[float, ...]
 
@@ -86,6 +114,11 @@ def placed(betas: Betas, log_ratios: Float[Array | np.ndarray, " temperatures"])
     Equal losses need a density of temperatures proportional to the root of m'. The mean log-ratios
     of a run are such an m.
 
+    Example:
+        >>> found = aisle.schedules.placed(aisle.schedules.linear(3), np.array([-9.0, -1.0, 0.0]))
+        >>> print(found(3).round(2))
+        [0.   0.19 0.47 1.  ]
+
     Args:
         betas: T + 1 inverse temperatures of the run.
         log_ratios: mean over chains of log p - log q at each of betas[:-1], as in `AnnealInfo`.
@@ -105,7 +138,12 @@ def placed(betas: Betas, log_ratios: Float[Array | np.ndarray, " temperatures"])
 
 
 def explicit(betas: ArrayLike | Sequence[float]) -> Betas:
-    """Check a list of inverse temperatures, and return it as an array."""
+    """Check a list of inverse temperatures, and return it as an array.
+
+    Example:
+        >>> print(aisle.schedules.explicit([0, 0.1, 1]).round(3))
+        [0.  0.1 1. ]
+    """
     values = np.asarray(betas, np.float64)
     if values.ndim != 1 or len(values) < 2:
         raise InputError(

@@ -56,7 +56,7 @@ class Transition(Protocol[State]):
 
     @property
     def first_step_size(self) -> float:
-        """A step size to start tuning from."""
+        """The step size that training starts from; a pilot run finds its own from 0.3 on."""
         ...
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from aisle.errors import InputError, check, check_positive, check_real
 from aisle.learning.methods import AIS, VAE, Method, check_method
-from aisle.learning.optimizers import Muon, as_optimizer
+from aisle.learning.optimizers import RATE_WITH_CHAINS, Muon, as_optimizer
 from aisle.objects import Chosen
 
 
@@ -54,8 +54,8 @@ class Recipe(Chosen):
     """
 
     phases: Sequence[Phase] = (
-        Phase(VAE(), Muon(0.02), 0.5),
-        Phase(AIS(num_samples=1, num_temperatures=11), Muon(0.0075), 0.5),
+        Phase(VAE(), Muon(), 0.5),
+        Phase(AIS(num_samples=1, num_temperatures=11), Muon(RATE_WITH_CHAINS), 0.5),
     )
     average: float = 0.0
 
@@ -77,8 +77,7 @@ def as_recipe(method: Method | Recipe, optimizer: Any) -> Recipe:
     """Return the recipe that a method and an optimiser make."""
     if not isinstance(method, Recipe):
         check_method(method)
-        # Chains make a noisier gradient of theta, and did better at a lower rate.
-        usual = Muon(0.0075) if hasattr(method, "kernel") else Muon(0.02)
+        usual = Muon(RATE_WITH_CHAINS) if hasattr(method, "kernel") else Muon()
         return Recipe((Phase(method, usual if optimizer is None else optimizer),))
     if optimizer is not None:
         raise InputError(

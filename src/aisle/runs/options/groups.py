@@ -247,9 +247,10 @@ def kernel_of(options: Any, *, is_long: bool) -> "Kernel":
     """Return the named kernel with what is given otherwise."""
     from aisle.annealing import HMC, Kernel, schedules
 
-    if options.kernel not in ("tuned", "paper"):
+    kernels = {"tuned": Kernel.tuned, "paper": Kernel.paper}
+    if options.kernel not in kernels:
         raise InputError(f"is {options.kernel!r}: choose from tuned, paper", argument="kernel")
-    usual = getattr(Kernel, options.kernel)(is_long=is_long)
+    usual = kernels[options.kernel](is_long=is_long)
     hmc = usual.transition
     assert isinstance(hmc, HMC)
     given = {

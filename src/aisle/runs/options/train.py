@@ -84,16 +84,15 @@ class TrainConfig:
 
     def _optimizer(self, has_chains: bool, rate: float | None) -> Any:
         from aisle.learning import Adam, Muon, rates
+        from aisle.learning.optimizers import RATE_WITH_CHAINS
 
         schedules = {
             "cosine": rates.cosine,
             "iwae-study": rates.iwae_study,
             "constant": rates.constant,
         }
-        if self.optimizer.optimizer == "adam":
-            usual, kind = 1e-3, Adam
-        else:
-            usual, kind = 0.0075 if has_chains else 0.02, Muon
+        kind = Adam if self.optimizer.optimizer == "adam" else Muon
+        usual = RATE_WITH_CHAINS if has_chains and kind is Muon else kind().learning_rate
         schedule = schedules[self.optimizer.lr_schedule]
         return kind(usual if rate is None else rate, schedule)
 
