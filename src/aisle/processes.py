@@ -47,7 +47,7 @@ def first_does(action: Callable[[], object]) -> None:
     if error is not None:
         raise error
     if not is_done:
-        raise InputError("the first process could not go on: see its message")
+        raise InputError("the first process failed: see its message")
 
 
 def gather(tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How many temperatures and simulated examples a tolerance takes, foretold from short runs.
+"""How many temperatures and simulated examples a tolerance takes, predicted from short runs.
 
 With many temperatures the log-weight of a chain is nearly normal. By Crooks' relation it is then
 N(log p(x) - s/2, s) forwards and N(log p(x) + s/2, s) in reverse, so that the difference of both
