@@ -33,6 +33,7 @@ from applications.core.models import (
 )
 from applications.core.pictures import intervals, panels
 from applications.core.study import SEED, Command, SetsOptions, Study, Table
+from applications.density.exclusive import Exclusive
 
 QUESTION = (
     "Binary sets with published splits: how good are decoders of 4 and of a chosen number of "
@@ -60,6 +61,7 @@ FULL = Budget(seconds=20, look_every=100, patience=15, chains=8, temperatures=10
 _LATENTS, _HIDDEN, _COMPONENTS = (4, 10, 20, 40), (100, 100), (10, 30, 100)
 # The usual rate overfits a set of few rows before it has learned anything.
 _OPTIMIZERS = {"muon": decayed(0.0), "muon-decay": decayed(0.1), "adam": optax.adam(1e-3)}
+_BITS, _CATEGORIES = "bits", "categories"
 # Columns up to which log p of four latents is integrated, too.
 _FEW_COLUMNS = 16
 
@@ -88,17 +90,29 @@ def read(name: str, data: Path | None) -> Splits:
     return splits
 
 
+class Latent(NamedTuple):
+    """Models with latents.
+
+    Attributes:
+        form: in which they see the set.
+        scores: of 4 latents and of the chosen number, by method and number.
+    """
+
+    form: str
+    scores: dict[tuple[str, int], Scored]
+
+
 class Found(NamedTuple):
     """What was found about a set.
 
     Attributes:
         exact: models whose log p is exact.
-        latent: models of 4 latents and of the chosen number, by method and number.
+        latent: models with latents.
         integrated: log p of AIS with 4 latents by integration, or None for many columns.
     """
 
     exact: dict[str, Scored]
-    latent: dict[tuple[str, int], Scored]
+    latent: Latent
     integrated: Mean | None
 
     @property
@@ -109,13 +123,15 @@ class Found(NamedTuple):
     @property
     def chosen(self) -> dict[str, Scored]:
         """The models of the number of latents that validation data chose."""
-        *_, (_, number) = self.latent
-        return {method: one for (method, n), one in self.latent.items() if n == number}
+        scores = self.latent.scores
+        *_, (_, number) = scores
+        return {method: one for (method, n), one in scores.items() if n == number}
 
     @property
     def has_best(self) -> bool:
         """Whether the highest figure of the table is of a model with latents."""
-        return max(one.mean.mean for one in self.latent.values()) > self.rival[1].mean.mean
+        scores = self.latent.scores.values()
+        return max(one.mean.mean for one in scores) > self.rival[1].mean.mean
 
 
 def run(study: Study) -> tuple[Table, Figure]:
@@ -126,7 +142,7 @@ def run(study: Study) -> tuple[Table, Figure]:
         data = data.at_most(study.budget.rows)
         models, four = latent(study, name, data)
         whole = None
-        if data.train.shape[1] <= _FEW_COLUMNS:
+        if data.train.shape[1] <= _FEW_COLUMNS and models.form == _BITS:
             make = functools.partial(integrated, four, data.test)
             whole = Mean(**study.cells(f"{name}-integrated", {}, make))
         found[name] = Found(exact(study, name, data), models, whole)
@@ -182,47 +198,76 @@ def sum_product(python: Path, data: Splits) -> dict[str, Any]:
         return json.loads(found.read_text())
 
 
-def latent(study: Study, name: str, data: Splits) -> tuple[dict[tuple[str, int], Scored], Trained]:
+class Form(NamedTuple):
+    """How models see a set.
+
+    Attributes:
+        data: what they are trained on and score.
+        likelihood: of the decoder, with its first output.
+        lacks: what their log p of each row lacks of that of its bits.
+    """
+
+    data: Splits
+    likelihood: tuple[Any, Any]
+    lacks: Splits
+
+
+def forms(data: Splits) -> dict[str, Form]:
+    """Return the set as bits, and as categories where some exclude each other."""
+    lacks = Splits(*(np.zeros(len(x)) for x in data))
+    found = {_BITS: Form(data, aisle.Bernoulli.fitted(data.train), lacks)}
+    exclusive = Exclusive.found(data.train)
+    if exclusive.has_any:
+        codes = Splits(*map(exclusive.codes, data))
+        likelihood = aisle.Categorical.fitted(codes.train, num_levels=exclusive.num_levels)
+        found[_CATEGORIES] = Form(codes, likelihood, Splits(*map(exclusive.log_share, codes)))
+    return found
+
+
+def latent(study: Study, name: str, data: Splits) -> tuple["Latent", Trained]:
     """Return the models of 4 latents and of a number that validation data choose.
 
     And the networks by AIS of 4 latents.
     """
     latents, hidden = study.sizes(_LATENTS, _HIDDEN)
-    fitted = aisle.Bernoulli.fitted(data.train)
+    known = forms(data)
 
-    def build(number: int) -> tuple[Any, Any]:
+    def start(number: int, learner: str, form: str = _BITS) -> Trained:
+        seen = known[form]
         key = jax.random.key(SEED)
-        return aisle.mlp_model(key, *fitted, num_latents=number, hidden=hidden)
-
-    def start(number: int, learner: str) -> Trained:
-        cell, optimizer = f"{name}-{number}-{learner}-start", _OPTIMIZERS[learner]
-        return train(
-            study.cells, cell, build(number), data, "VAE", study.budget, optimizer=optimizer
+        networks = aisle.mlp_model(key, *seen.likelihood, num_latents=number, hidden=hidden)
+        cell, optimizer = f"{name}-{form}-{number}-{learner}-start", _OPTIMIZERS[learner]
+        trained = train(
+            study.cells, cell, networks, seen.data, "VAE", study.budget, optimizer=optimizer
         )
+        return trained._replace(bound=trained.bound + seen.lacks.valid.mean())
 
     middle = latents[len(latents) // 2]
     learners = list(_OPTIMIZERS)[: 1 if study.is_smoke else None]
     learner = max(learners, key=lambda learner: start(middle, learner).bound)
-    starts = {number: start(number, learner) for number in latents}
+    form = max(known, key=lambda form: start(middle, learner, form).bound)
+    starts = {number: start(number, learner, form) for number in latents}
     methods = ("VAE", "AIS") if study.is_smoke else METHODS
     found = {}
     # The chosen ones last, also where they are four.
     for number in (latents[0], max(latents, key=lambda number: starts[number].bound)):
-        found |= {
-            (method, number): each
-            for method, each in go_on(
-                study.cells,
-                name,
-                number,
-                starts[number],
-                methods,
-                data,
-                study.budget,
-                optimizer=_OPTIMIZERS[learner],
-            ).items()
-        }
+        trained = go_on(
+            study.cells,
+            f"{name}-{form}",
+            number,
+            starts[number],
+            methods,
+            known[form].data,
+            study.budget,
+            optimizer=_OPTIMIZERS[learner],
+        )
+        found |= {(method, number): each for method, each in trained.items()}
     four, _ = found["AIS", latents[0]]
-    return {key: scored for key, (_, scored) in found.items()}, four
+    lacks = known[form].lacks.test
+    scores = {
+        key: scored._replace(log_p=scored.log_p + lacks) for key, (_, scored) in found.items()
+    }
+    return Latent(form, scores), four
 
 
 def integrated(trained: Trained, x: np.ndarray, points: int = 2**18) -> dict[str, Any]:
@@ -250,7 +295,10 @@ def table(found: dict[str, Found]) -> Table:
     rows = []
     for name, one in found.items():
         rival, rival_scored = one.rival
-        latent_models = {f"{method}, {n} latents": s for (method, n), s in one.latent.items()}
+        latent_models = {
+            f"{method}, {n} latents, {one.latent.form}": scored
+            for (method, n), scored in one.latent.scores.items()
+        }
         for model, scored in (one.exact | latent_models).items():
             row = {"set": name, "model": model, "seconds": scored.facts.get("seconds")}
             row |= {"log p(x)": scored.mean, "gap": scored.gap}
@@ -265,9 +313,12 @@ _NOTES = (
     "of bidirectional Monte Carlo says by how much they may be too low; the others are exact. "
     "All methods go on from the same VAE, for as much processor time again (seconds are both) or "
     "until the validation bound stops rising. The optimiser (Muon, Muon with a decay of 0.1, or "
-    "Adam at 0.001) and then the number of latents (4, 10, 20 or 40; both by VAEs), components "
-    "(10, 30 or 100), pseudocounts and the structure of sum-product networks (LearnSPN with leaves "
-    "of trees, by deeprob-kit) are chosen on validation data. One seed."
+    "Adam at 0.001), then the form of the data, and then the number of latents (4, 10, 20 or 40), "
+    "all by VAEs, components (10, 30 or 100), pseudocounts and the structure of sum-product "
+    "networks (LearnSPN with leaves of trees, by deeprob-kit) are chosen on validation data. In "
+    "the form of categories, columns that are never 1 together in training rows, where chance would "
+    "have it 20 times, are one category, with a level for all other patterns; log p(x) is that of "
+    "the bits. One seed."
 )
 
 
@@ -293,7 +344,7 @@ def _answer(found: dict[str, Found]) -> str:
     ]
     for name, one in found.items():
         if one.integrated:
-            annealed = next(s for (method, _), s in one.latent.items() if method == "AIS")
+            annealed = next(s for (m, _), s in one.latent.scores.items() if m == "AIS")
             sentences.append(
                 "Integrated over quasi-random latents instead of annealed, log p of "
                 f"{name} by AIS with the fewest latents is {one.integrated:.4f}; annealing has "

@@ -69,9 +69,9 @@ def test_density_counts_on_which_sets_latents_are_ahead():
     exactly = Mean(-9.0, 0.0001, 4)
     table = density.table(
         {
-            "first": density.Found(exact, good, exactly),
-            "second": density.Found(exact, bad, None),
-            "third": density.Found(exact, open_, None),
+            "first": density.Found(exact, density.Latent("bits", good), exactly),
+            "second": density.Found(exact, density.Latent("bits", bad), None),
+            "third": density.Found(exact, density.Latent("categories", open_), None),
         }
     )
     answer = table.answer
@@ -82,6 +82,10 @@ def test_density_counts_on_which_sets_latents_are_ahead():
     assert "fewest latents is -9.0000 +- 0.0001; annealing has -9.0000." in answer
     assert [row["gap"] for row in table.rows[:3]] == [None] * 3
     assert table.rows[1]["over the best exact model"] is None
+    assert [row["model"] for row in table.rows[-2:]] == [
+        "VAE, 4 latents, categories",
+        "AIS, 4 latents, categories",
+    ]
 
 
 def test_log_p_is_integrated_over_few_latents():
@@ -180,7 +184,7 @@ def test_pictures_are_drawn():
     assert len(counts.picture({"a": models, "b": models}).axes) == 2
     exact = {"independent bits": scored(-3, None), "Chow-Liu tree": scored(0, None)}
     latent = {("AIS", 4): scored(1), ("VAE", 10): scored(1), ("AIS", 10): scored(1)}
-    found = dict.fromkeys("abcde", density.Found(exact, latent, None))
+    found = dict.fromkeys("abcde", density.Found(exact, density.Latent("bits", latent), None))
     axes = density.picture(found).axes
     # The tree, and both methods with the chosen number of latents.
     assert len(axes) == 5 and len(axes[0].get_yticklabels()) == 3
