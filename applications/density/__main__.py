@@ -316,9 +316,9 @@ _NOTES = (
     "Adam at 0.001), then the form of the data, and then the number of latents (4, 10, 20 or 40), "
     "all by VAEs, components (10, 30 or 100), pseudocounts and the structure of sum-product "
     "networks (LearnSPN with leaves of trees, by deeprob-kit) are chosen on validation data. In "
-    "the form of categories, columns that are never 1 together in training rows, where chance would "
-    "have it 20 times, are one category, with a level for all other patterns; log p(x) is that of "
-    "the bits. One seed."
+    "the form of categories, columns that are never 1 together in training rows, where chance "
+    "would have it 20 times, are one category, with a level for all other patterns; log p(x) is "
+    "that of the bits. One seed."
 )
 
 
