@@ -32,13 +32,11 @@ class Selection(NamedTuple):
     """What was chosen, and by what.
 
     Attributes:
-        comparison: by log p(x) of validation examples.
-        chosen: the best of them.
-        test: log p(x) of the test examples by the chosen one alone.
+        comparison: of candidates by log p(x) of validation examples; the best is chosen.
+        test: log p(x) of the test examples by that one alone.
     """
 
     comparison: Comparison
-    chosen: Candidate
     test: LogLikelihood
 
 
@@ -73,8 +71,7 @@ def select(
     comparison = compare({name: result for name, (_, result) in found.items()})
     run, _ = found[comparison.best]
     test, _ = evaluate(run, EvaluateConfig(split="test", sampler=sampler))
-    chosen = next(choice for choice in choices if choice.name == comparison.best)
-    return Selection(comparison, chosen, test)
+    return Selection(comparison, test)
 
 
 def _validated(
