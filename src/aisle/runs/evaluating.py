@@ -65,8 +65,7 @@ def evaluate(
         )
     began = time.perf_counter()
     dataset = data or dataset_of(run, config)
-    if dataset.table is not None:
-        run = taking_missing(run, dataset.table.values)
+    run = taking_missing(run, dataset.table)
     # Checked as they are stored: bits would be drawn of any values.
     found = parts(run, config, dataset)
     split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
@@ -190,8 +189,7 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
     """Score each example of some data by itself, with step sizes tuned on simulated examples."""
     config = EvaluateConfig(data=data)
     dataset = dataset_of(run, config)
-    if dataset.table is not None:
-        run = taking_missing(run, dataset.table.values)
+    run = taking_missing(run, dataset.table)
     # All rows of a file that has no parts, also where some of them were trained on.
     whole = dataclasses.replace(dataset.test, rows=None)
     split = as_split(whole, dataset.source, model=run.model)

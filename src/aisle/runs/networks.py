@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +44,25 @@ def build(options: ModelOptions, dataset: Dataset, seed: int, form: Form | None 
     """Build (model, proposal) for the training data, whose form may be known."""
     check_seed(seed)
     train = dataset.train
-    if ":" in options.model:
+    if options.is_own:
         return own_networks(options.model, jax.random.key(seed), train)
     if network_of(options, dataset.table is not None) == "study":
         return build_named(options, train.mean(), seed)
     form = form_of(options.likelihood, dataset) if form is None else form
-    if train.view.binarize != "none":
-        # Grey values are probabilities, and their means all that first outputs need.
-        bias = Bernoulli.initial_output(np.ravel(train.mean()))
-        return _assembled(options, form, FirstValues(Bernoulli(len(bias)), bias, None), seed)
     return _assembled(options, form, first_values(form, train), seed)
 
 
-def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
-    """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, any_values(form), seed)
+def rebuild(options: ModelOptions, form: Form | None, shape: Sequence[int]) -> Weights:
+    """Build networks whose weights are then replaced, without the data.
+
+    Args:
+        options: of built-in networks.
+        form: of the data; None for the study's networks.
+        shape: of one example.
+    """
+    if form is None:
+        return build_named(options, np.full(math.prod(shape), 0.5), seed=0)
+    return _assembled(options, form, any_values(form), seed=0)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
@@ -105,7 +111,7 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
 
 def has_form(options: ModelOptions, is_table: bool) -> bool:
     """Say whether networks are built by the form of data: not the study's, or a user's own."""
-    return ":" not in options.model and network_of(options, is_table) != "study"
+    return not options.is_own and network_of(options, is_table) != "study"
 
 
 def _assembled(options: ModelOptions, form: Form, fitted: FirstValues, seed: int) -> Weights:

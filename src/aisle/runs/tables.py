@@ -95,7 +95,7 @@ def imputed(
     # A number for each draw, row with gaps, and column.
     draws = np.zeros((1 if average else num_draws, 0, len(table.columns)))
     if len(rows):
-        run = taking_missing(run, table.values)
+        run = taking_missing(run, table)
         context = jax.tree.map(lambda a: a[rows], table.context)
         asked = {"num_draws": num_draws, "seed": seed, "show_progress": show_progress}
         both = (run.model, run.proposal, table.values[rows].astype(np.float32), context)
@@ -106,13 +106,15 @@ def imputed(
     )
 
 
-def taking_missing(run: Run, values: np.ndarray) -> Run:
+def taking_missing(run: Run, table: Table | None) -> Run:
     """Return a run whose model takes what is missing of a table, though nothing was in training.
 
     Its encoder has no input that says what is missing, and sees the mean of the column there.
     """
     model = run.model
-    if not np.isnan(values).any() or not hasattr(model, "takes") or model.has_missing:
+    if table is None or not np.isnan(table.values).any():
+        return run
+    if not hasattr(model, "takes") or model.has_missing:
         return run
     takes = dataclasses.replace(model.takes, has_missing=True)
     model = dataclasses.replace(model, takes=takes)
