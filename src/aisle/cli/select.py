@@ -102,19 +102,19 @@ class Select:
             num_temperatures=self.eval_temperatures,
             bdmc_examples=self.eval_bdmc,
         )
-        found = select(config, choices, sampler, out)
-        number = found.comparison.models[0].log_p.num_examples
+        found, test = select(config, choices, sampler, out)
+        number = found.models[0].log_p.num_examples
         title = f"{number:,} validation examples of {self.data}, nats"
-        show(screen_table(title, COLUMNS, found.comparison.rows()), conclusion(found.comparison))
-        show(f"{found.comparison.best}, test: {found.test}")
+        show(screen_table(title, COLUMNS, found.rows()), conclusion(found))
+        show(f"{found.best}, test: {test}")
         content = {
-            "validation": [plain(model) for model in found.comparison.models],
-            "chosen": found.comparison.best,
-            "test": as_json(found.test),
+            "validation": [plain(model) for model in found.models],
+            "chosen": found.best,
+            "test": as_json(test),
         }
         write_json(out / "results.json", content)
-        _draw(out / "select.png", found.comparison, choices)
-        show(out / found.comparison.best, out / "results.json", out / "select.png")
+        _draw(out / "select.png", found, choices)
+        show(out / found.best, out / "results.json", out / "select.png")
         return 0
 
     def _numbers(self) -> list[int]:

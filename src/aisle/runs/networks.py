@@ -44,9 +44,10 @@ def build(options: ModelOptions, dataset: Dataset, seed: int, form: Form | None 
     """Build (model, proposal) for the training data, whose form may be known."""
     check_seed(seed)
     train = dataset.train
-    if options.is_own:
+    network = network_of(options, dataset.table is not None)
+    if network == "own":
         return own_networks(options.model, jax.random.key(seed), train)
-    if network_of(options, dataset.table is not None) == "study":
+    if network == "study":
         return build_named(options, train.mean(), seed)
     form = form_of(options.likelihood, dataset) if form is None else form
     return _assembled(options, form, first_values(form, train), seed)
@@ -66,7 +67,9 @@ def rebuild(options: ModelOptions, form: Form | None, shape: Sequence[int]) -> W
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
-    """Return which networks are meant: study, mlp or conv."""
+    """Return which networks are meant: own, study, mlp or conv; the last two have a form."""
+    if options.is_own:
+        return "own"
     if options.model not in _STUDY_MODELS:
         raise InputError(
             f"is {options.model!r}: choose from {', '.join(_STUDY_MODELS)}, or give "
@@ -107,11 +110,6 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
             argument="likelihood",
         )
     return network
-
-
-def has_form(options: ModelOptions, is_table: bool) -> bool:
-    """Say whether networks are built by the form of data: not the study's, or a user's own."""
-    return not options.is_own and network_of(options, is_table) != "study"
 
 
 def _assembled(options: ModelOptions, form: Form, fitted: FirstValues, seed: int) -> Weights:
