@@ -175,7 +175,7 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
         return load_data(run, config.data_dir)
     view = dataclasses.replace(run.config, data=config.data).view()
     place = config.data_dir or run.config.observations.data_dir
-    roles = roles_of(run.stored, run.config) if is_table_name(config.data) else {}
+    roles = roles_of(run.stored, run.config)._asdict() if is_table_name(config.data) else {}
     dataset = load(config.data, place, view=view, **roles)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(

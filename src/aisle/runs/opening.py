@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -130,7 +130,7 @@ def data_of(
         view=config.view(),
         num_valid=seen.num_valid,
         weights=seen.weights,
-        **roles_of(stored, config),
+        **roles_of(stored, config)._asdict(),
     )
     if stored["format"] == 1 and dataset.train.arrays.dtype == np.uint8 and not seen.grey:
         # The first edition divided them all.
@@ -144,21 +144,23 @@ def data_of(
     return dataset
 
 
-def columns_of(stored: Mapping[str, Any], role: str = "columns") -> list[Column] | None:
-    """Return the columns, or conditions, of the table that a run was trained on, or None."""
-    columns = stored["data"].get(role)
-    if columns is None:
-        return None
-    return [Column(name, kind, tuple(levels)) for name, kind, levels in columns]
+class Roles(NamedTuple):
+    """What columns of a table are to a run, as `load` and `read_table` take it."""
+
+    columns: list[Column] | None
+    condition: list[Column]
+    exposure: str | None
 
 
-def roles_of(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
-    """Return what columns of a table are to a run, as `load` and `read_table` take it."""
-    return {
-        "columns": columns_of(stored),
-        "condition": columns_of(stored, "conditions") or (),
-        "exposure": config.observations.exposure,
-    }
+def roles_of(stored: Mapping[str, Any], config: TrainConfig | None) -> Roles:
+    """Return the roles of columns in a run; without a table, there are none."""
+
+    def read(name: str) -> list[Column]:
+        columns = stored["data"].get(name) or ()
+        return [Column(column, kind, tuple(levels)) for column, kind, levels in columns]
+
+    exposure = None if config is None else config.observations.exposure
+    return Roles(read("columns") or None, read("conditions"), exposure)
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
