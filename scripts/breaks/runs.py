@@ -61,7 +61,7 @@ BREAKS = [
     Break(
         "first rates of counts ignore exposures",
         "runs/forms.py",
-        '{"exposure": exposure} for n',
+        '{"exposure": context.exposure} for n',
         "{} for n",
         "runs/test_networks.py::test_conditions_and_exposures_are_part_of_the_form",
     ),

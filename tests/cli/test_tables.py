@@ -185,7 +185,7 @@ def test_missing_cells_are_drawn_and_others_stay_as_they_are(capsys, home, tmp_p
         assert new["region"] in ("north", "south", "west") and new["ill"] in ("no", "yes")
     # They are the draws of aisle.impute, each in its row.
     opened = aisle.open_run(home / "run")
-    made = aisle.read_table(home / "t.csv", **roles_of(opened.stored, opened.config))
+    made = aisle.read_table(home / "t.csv", **roles_of(opened.stored, opened.config)._asdict())
     rows = np.flatnonzero(np.isnan(made.values).any(axis=1))
     context = jax.tree.map(lambda a: a[rows], made.context)
     gaps = made.values[rows].astype(np.float32)

@@ -12,7 +12,7 @@ from aisle.cli.output import (
     check_writable,
     plain,
     screen_table,
-    table_console,
+    show,
     write_json,
 )
 from aisle.errors import InputError
@@ -56,30 +56,24 @@ class Compare:
         from aisle.report.comparison import compare
         from aisle.report.reading import read_run
 
-        console, content = table_console(), {}
+        content = {}
         for group in compare([read_run(path) for path in self.run_paths]):
             rivals = {m.name: m.evaluation for m in group.members if m.gain and m.evaluation}
             others = [m.name for m in group.members if m.name not in rivals]
             if others:
-                console.print(
-                    f"Not evaluated on the same test examples of {group.data}: {', '.join(others)}",
-                    soft_wrap=True,
+                show(
+                    f"Not evaluated on the same test examples of {group.data}: {', '.join(others)}"
                 )
             if len(rivals) < 2:
-                console.print(
+                show(
                     f"Of {group.data}, fewer than two runs have evaluations of the same examples: "
-                    "make them by aisle evaluate RUN",
-                    soft_wrap=True,
+                    "make them by aisle evaluate RUN"
                 )
                 continue
             found = compared({n: (e.log_p, e.means.get("gap")) for n, e in rivals.items()})
             number = len(next(iter(rivals.values())).log_p)
-            console.print(
-                screen_table(
-                    f"{number:,} test examples of {group.data}, nats", COLUMNS, found.rows()
-                )
-            )
-            console.print(conclusion(found), soft_wrap=True)
+            title = f"{number:,} test examples of {group.data}, nats"
+            show(screen_table(title, COLUMNS, found.rows()), conclusion(found))
             content[group.data] = [plain(model) for model in found.models]
         if self.json is not None:
             write_json(self.json, content)

@@ -8,7 +8,7 @@ from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from aisle.cli.options import optional
-from aisle.cli.output import table_console
+from aisle.cli.output import show
 
 
 @dataclass
@@ -27,9 +27,7 @@ class ListData:
             shape = "x".join(map(str, row.shape))
             counts = (f"{row.num_train:,}", f"{row.num_test:,}")
             table.add_row(row.name, *counts, shape, row.licence, row.description, found)
-        console = table_console()
-        console.print(table)
-        console.print("Or give the path of a table, .npy or .npz file wherever a name is taken.")
+        show(table, "Or give the path of a table, .npy or .npz file wherever a name is taken.")
         return 0
 
 
@@ -48,10 +46,7 @@ class FetchData:
         from aisle.data import fetch
 
         paths = fetch(self.name, self.data_dir)
-        for path in paths:
-            table_console().print(str(path), soft_wrap=True)
-        if not paths:
-            table_console().print(f"{self.name} comes with scikit-learn: nothing to fetch")
+        show(*(paths or [f"{self.name} comes with scikit-learn: nothing to fetch"]))
         return 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from tyro.conf import arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.output import Columns, plain, screen_table, table_console, write_json
+from aisle.cli.output import Columns, plain, screen_table, show, write_json
 from aisle.errors import InputError, check_count
 from aisle.runs.options import (
     EvaluateConfig,
@@ -80,28 +80,27 @@ class Demo:
         from aisle.provenance import provenance
         from aisle.report.pictures import sample_panel, save_panels
 
-        console, found, panels = table_console(), {}, []
+        found, panels = {}, []
         for name in METHODS:
-            console.print(f"training {name}")
+            show(f"training {name}")
             run, result = self._trained(name)
             found[name] = (run, result)
             panel = sample_panel(jax.random.key(self.seed), run.model, 64)
             panels.append(panel._replace(title=f"samples, {name}"))
         vae = found["vae"][1]
         rows = [_compared(name, run, result, vae) for name, (run, result) in found.items()]
-        console.print(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
+        show(screen_table(TITLE, COLUMNS, [texts(row) for row in rows]))
         content = {"epochs": self.epochs, "seed": self.seed, **provenance()}
         write_json(self.out / "results.json", {"results": [plain(row) for row in rows], **content})
         save_panels(self.out / "samples.png", panels, _SHAPE)
-        for name in ("samples.png", "results.json"):
-            console.print(str(self.out / name), soft_wrap=True)
+        show(self.out / "samples.png", self.out / "results.json")
         try:
             folders = tuple(self.out / name for name in METHODS)
             Report(folders, self.out / "report.html", seed=self.seed).write()
-            console.print(str(self.out / "report.html"), soft_wrap=True)
+            show(self.out / "report.html")
         except InputError as error:
             # All else is there: the page needs an extra that not everybody has installed.
-            console.print(f"no report.html: {error}", soft_wrap=True)
+            show(f"no report.html: {error}")
         return 0
 
     def _trained(self, name: MethodName) -> tuple["Run", "LogLikelihood"]:

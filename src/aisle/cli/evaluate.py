@@ -10,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import (
+    Cluster,
     DistributedOptions,
     EvaluateFlags,
     ModelName,
@@ -17,7 +18,7 @@ from aisle.cli.options import (
     SamplerFlags,
     optional,
 )
-from aisle.cli.output import check_writable, table_console, write_json
+from aisle.cli.output import check_writable, show, write_json
 from aisle.cli.sample import opened
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class Evaluate:
     config: Annotated[OmitArgPrefixes[EvaluateFlags], arg(name="")] = field(
         default_factory=lambda: EvaluateFlags(sampler=SamplerFlags())
     )
-    joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
-        default_factory=DistributedOptions
-    )
+    joined: Cluster = field(default_factory=DistributedOptions)
 
     def run(self) -> int:
         """Evaluate, print the table and say where the numbers are."""
@@ -70,16 +69,10 @@ class Evaluate:
         from aisle.evaluation.results import as_json
         from aisle.runs.evaluating import evaluate
 
-        console, config = table_console(), self.config
+        config = self.config
         run, dataset = opened(self.run_path, self.model, config.data, config.data_dir)
         try:
-            result, folder = evaluate(
-                run,
-                config,
-                data=dataset,
-                out=self.out,
-                report=lambda step: console.print(str(step), soft_wrap=True),
-            )
+            result, folder = evaluate(run, config, data=dataset, out=self.out, report=show)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes it") from None
         if self.json is not None and processes.is_first():
@@ -88,11 +81,8 @@ class Evaluate:
         table = Table("", "", title=title, title_justify="left", show_header=False)
         for row in _rows(result):
             table.add_row(*row)
-        console.print(table)
-        for line in (*_progress(run), *_warnings(result, config.sampler.tolerance)):
-            console.print(line, soft_wrap=True)
-        for name in ("result.json", "examples.npz", "examples.csv"):
-            console.print(str(folder / name), soft_wrap=True)
+        show(table, *_progress(run), *_warnings(result, config.sampler.tolerance))
+        show(folder / "result.json", folder / "examples.npz", folder / "examples.csv")
         return 0
 
 
@@ -136,29 +126,24 @@ def _rows(result: "LogLikelihood") -> list[tuple[str, str]]:
             ("active units", f"{importance.active_units} of {importance.num_latents}"),
         ]
     size, accepted = result.effective_sample_size, result.acceptance
+    numbers = f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}"
+    rows += [
+        ("chains, temperatures, leapfrog steps", numbers),
+        ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
+    ]
+    if result.num_chains > 1:
+        error, is_doubtful = result.monte_carlo_error, result.is_doubtful
+        middle = median(error.tolist())
+        rows += [
+            ("Monte Carlo error of an example", f"{middle:.2f}, at most {error.max():.2f}"),
+            ("doubtful examples", f"{is_doubtful.sum():,}, {is_doubtful.mean():.0%}"),
+        ]
     return [
         *rows,
-        (
-            "chains, temperatures, leapfrog steps",
-            f"{result.num_chains}, {result.num_temperatures:,}, {result.num_leapfrog}",
-        ),
-        ("effective chains", f"{size.mean():.1f}, at least {size.min():.1f}"),
-        *_errors(result),
         ("acceptance by temperature", f"{accepted.min():.2f} to {accepted.max():.2f}"),
         ("non-finite transitions", f"{int(result.num_nonfinite.sum()):,}"),
         ("decoder gradients", f"{result.decoder_gradients:,}"),
         ("seconds", f"{result.seconds:.0f}"),
-    ]
-
-
-def _errors(result: "LogLikelihood") -> list[tuple[str, str]]:
-    if result.num_chains == 1:
-        return []
-    error, is_doubtful = result.monte_carlo_error, result.is_doubtful
-    middle = median(error.tolist())
-    return [
-        ("Monte Carlo error of an example", f"{middle:.2f}, at most {error.max():.2f}"),
-        ("doubtful examples", f"{is_doubtful.sum():,}, {is_doubtful.mean():.0%}"),
     ]
 
 

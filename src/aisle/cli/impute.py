@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.options import MovedData, RunPath, optional
-from aisle.cli.output import check_writable, table_console, write_rows
+from aisle.cli.output import check_writable, show, write_rows
 from aisle.errors import InputError, check_count, check_seed
 
 # Draws that are written, and those that a mean is taken of.
@@ -62,6 +62,5 @@ class Impute:
         run = open_run(self.run_path, data_dir=self.data_dir)
         made = imputed(run, self.table, num_draws=num_draws, average=self.mean, seed=self.seed)
         write_rows(self.out, *made)
-        line = f"{self.out}: {self.table} completed by update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True)
+        show(f"{self.out}: {self.table} completed by update {run.update:,} of {self.run_path}")
         return 0

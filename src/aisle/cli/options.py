@@ -16,7 +16,7 @@ from typing import (
     get_type_hints,
 )
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
 
 from aisle.runs import options
 
@@ -124,6 +124,11 @@ else:
     )
 
 
+# Groups whose name in the help is not that of the field.
+DataGroup = Annotated[OmitArgPrefixes[DataFlags], arg(name="data")]
+RunGroup = Annotated[OmitArgPrefixes[RunFlags], arg(name="run")]
+
+
 @dataclass(frozen=True)
 class DistributedOptions:
     """Several processes that work as one, on one machine or on many."""
@@ -141,3 +146,6 @@ class DistributedOptions:
 
     process_id: Annotated[int | None, optional(metavar="INT")] = None
     """Which one this is, from 0; the first one writes and prints."""
+
+
+Cluster = Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")]

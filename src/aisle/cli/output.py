@@ -19,6 +19,14 @@ def table_console() -> Console:
     return console if console.is_terminal else _Console(width=140)
 
 
+def show(*results: object) -> None:
+    """Print tables, and all else as a line that is not broken."""
+    console = table_console()
+    for result in results:
+        is_table = isinstance(result, Table)
+        console.print(result if is_table else str(result), soft_wrap=not is_table)
+
+
 class _Console(Console):
     def __init__(self, **options: Any) -> None:
         # A folder may be called runs/[a], and that is no markup; nor is a path a number to colour.

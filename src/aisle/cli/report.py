@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import DataName, ModelName, MovedData, optional
-from aisle.cli.output import check_writable, table_console
+from aisle.cli.output import check_writable, show
 from aisle.errors import InputError, check, check_seed
 from aisle.runs.options import EvaluateConfig, SamplerOptions
 
@@ -56,7 +56,7 @@ class Report:
         """Write the page, and print where it is."""
         set_up_jax()
         self.write()
-        table_console().print(str(self.out), soft_wrap=True)
+        show(self.out)
         return 0
 
     def write(self) -> None:

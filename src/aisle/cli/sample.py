@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.options import DataName, ModelName, MovedData, RunPath, optional
-from aisle.cli.output import check_writable, table_console, write_rows
+from aisle.cli.output import check_writable, show, write_rows
 from aisle.errors import InputError, check_count, check_seed
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class Sample:
             self._draw(run, dataset, context)
         else:
             write_rows(self.out, *sampled(run, self.num_samples, context, self.seed))
-        line = f"{self.out}: update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True)
+        show(f"{self.out}: update {run.update:,} of {self.run_path}")
         return 0
 
     def _save_samples(self, run: "Run", context: "Context | None") -> None:
@@ -143,6 +142,5 @@ class Export:
             check_new(self.path)
         run, _ = opened(self.run_path, self.model, self.data, self.data_dir)
         (export_run if is_file else export_with_card)(run, self.path)
-        line = f"{self.path}: update {run.update:,} of {self.run_path}"
-        table_console().print(line, soft_wrap=True)
+        show(f"{self.path}: update {run.update:,} of {self.run_path}")
         return 0

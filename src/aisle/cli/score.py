@@ -8,7 +8,7 @@ from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import RunPath
-from aisle.cli.output import check_writable, table_console, write_rows
+from aisle.cli.output import check_writable, show, write_rows
 from aisle.errors import check_count, check_seed
 
 
@@ -49,16 +49,15 @@ class Score:
         check_count("num_temperatures", self.num_temperatures, 2)
         check_seed(self.seed)
         set_up_jax()
-        from aisle.cli.sample import opened
         from aisle.runs.evaluating import score
+        from aisle.runs.opening import open_run
 
-        run, _ = opened(self.run_path, None, None, None)
+        run = open_run(self.run_path)
         scores = score(run, self.data, self.num_chains, self.num_temperatures, self.seed)
         names = ["row", "log_p", "error", "effective_chains"]
         names += [f"z{i}" for i in range(scores.latents.shape[1])]
         columns = (scores.log_p, scores.error, scores.effective_chains, *scores.latents.T)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         write_rows(self.out, names, ([i, *row] for i, row in enumerate(rows)))
-        line = f"{self.out}: {len(scores.log_p):,} rows, mean log p(x) {scores.log_p.mean():.2f}"
-        table_console().print(line, soft_wrap=True)
+        show(f"{self.out}: {len(scores.log_p):,} rows, mean log p(x) {scores.log_p.mean():.2f}")
         return 0

@@ -10,12 +10,14 @@ from aisle.cli.compare import COLUMNS, conclusion
 from aisle.cli.devices import set_up_jax
 from aisle.cli.options import (
     DataFlags,
+    DataGroup,
     MethodFlags,
     OptimizerFlags,
     RunFlags,
+    RunGroup,
     optional,
 )
-from aisle.cli.output import plain, screen_table, table_console, write_json
+from aisle.cli.output import plain, screen_table, show, write_json
 from aisle.errors import InputError, check, check_count
 from aisle.runs.options import LikelihoodName, ModelOptions, SamplerOptions, TrainConfig
 
@@ -66,13 +68,9 @@ class Select:
     """Simulated examples of an evaluation's certificate, 0 for none."""
 
     method: OmitArgPrefixes[MethodFlags] = field(default_factory=MethodFlags)
-    observations: Annotated[OmitArgPrefixes[DataFlags], arg(name="data")] = field(
-        default_factory=DataFlags
-    )
+    observations: DataGroup = field(default_factory=DataFlags)
     optimizer: OmitArgPrefixes[OptimizerFlags] = field(default_factory=OptimizerFlags)
-    run_options: Annotated[OmitArgPrefixes[RunFlags], arg(name="run")] = field(
-        default_factory=RunFlags
-    )
+    run_options: RunGroup = field(default_factory=RunFlags)
 
     def run(self) -> int:
         """Train, compare, test the best, and say where everything is."""
@@ -104,22 +102,19 @@ class Select:
             num_temperatures=self.eval_temperatures,
             bdmc_examples=self.eval_bdmc,
         )
-        found = select(config, choices, sampler, out)
-        console = table_console()
-        number = found.comparison.models[0].log_p.num_examples
+        found, test = select(config, choices, sampler, out)
+        number = found.models[0].log_p.num_examples
         title = f"{number:,} validation examples of {self.data}, nats"
-        console.print(screen_table(title, COLUMNS, found.comparison.rows()))
-        console.print(conclusion(found.comparison), soft_wrap=True)
-        console.print(f"{found.chosen.name}, test: {found.test}", soft_wrap=True)
+        show(screen_table(title, COLUMNS, found.rows()), conclusion(found))
+        show(f"{found.best}, test: {test}")
         content = {
-            "validation": [plain(model) for model in found.comparison.models],
-            "chosen": found.chosen.name,
-            "test": as_json(found.test),
+            "validation": [plain(model) for model in found.models],
+            "chosen": found.best,
+            "test": as_json(test),
         }
         write_json(out / "results.json", content)
-        _draw(out / "select.png", found.comparison, choices)
-        for name in (found.chosen.name, "results.json", "select.png"):
-            console.print(str(out / name), soft_wrap=True)
+        _draw(out / "select.png", found, choices)
+        show(out / found.best, out / "results.json", out / "select.png")
         return 0
 
     def _numbers(self) -> list[int]:

@@ -7,18 +7,21 @@ from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional
 
 from aisle.cli.options import (
+    Cluster,
     DataFlags,
+    DataGroup,
     DistributedOptions,
     MethodFlags,
     ModelFlags,
     OptimizerFlags,
     RunFlags,
+    RunGroup,
     optional,
 )
-from aisle.cli.output import table_console
+from aisle.cli.output import show
 from aisle.errors import InputError, check_positive
 from aisle.runs.options import TrainConfig
 
@@ -67,16 +70,10 @@ class Train:
 
     method: OmitArgPrefixes[MethodFlags] = field(default_factory=MethodFlags)
     model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
-    observations: Annotated[OmitArgPrefixes[DataFlags], arg(name="data")] = field(
-        default_factory=DataFlags
-    )
+    observations: DataGroup = field(default_factory=DataFlags)
     optimizer: OmitArgPrefixes[OptimizerFlags] = field(default_factory=OptimizerFlags)
-    run_options: Annotated[OmitArgPrefixes[RunFlags], arg(name="run")] = field(
-        default_factory=RunFlags
-    )
-    joined: Annotated[OmitArgPrefixes[DistributedOptions], arg(name="cluster")] = field(
-        default_factory=DistributedOptions
-    )
+    run_options: RunGroup = field(default_factory=RunFlags)
+    joined: Cluster = field(default_factory=DistributedOptions)
 
     def run(self) -> int:
         """Train, and say where the run is."""
@@ -150,30 +147,26 @@ def _show_table(table: "DataTable") -> None:
         shown.add_row(f"{len(rows) - _MOST_LINES:,} more", ", ".join(kinds), "", "")
     for name, kind, values, missing in table.summary_of_conditions():
         shown.add_row(name, f"given: {kind}", values, missing)
-    console = table_console()
-    console.print(shown)
-    for remark in table.remarks[:_MOST_LINES]:
-        console.print(remark)
+    show(shown, *table.remarks[:_MOST_LINES])
     if len(table.remarks) > _MOST_LINES:
-        console.print(f"{len(table.remarks) - _MOST_LINES:,} more columns are left out")
-    console.print("Where a kind is wrong, set it: --columns NAME=KIND")
+        show(f"{len(table.remarks) - _MOST_LINES:,} more columns are left out")
+    show("Where a kind is wrong, set it: --columns NAME=KIND")
 
 
 def _conclude(fitted: "Fitted", out: Path) -> int:
-    console = table_console()
     update, num_skipped = int(fitted.state.update), int(fitted.state.num_skipped)
     if num_skipped:
-        console.print(f"{num_skipped} updates were skipped for a gradient that was not finite")
+        show(f"{num_skipped} updates were skipped for a gradient that was not finite")
     if fitted.is_interrupted:
         return 128 + SIGINT
     bounds = [record for record in fitted.history if "held_out_bound" in record]
     if bounds:
         last = bounds[-1]
-        console.print(
+        show(
             f"last held-out bound {last['held_out_bound']:.2f} +- "
             f"{last['held_out_standard_error']:.2f} "
             f"nats ({last['held_out_examples']} examples), {last['decoder_gradients']:,} decoder "
             "gradients"
         )
-    console.print(f"{update:,} updates, kept in {out}", soft_wrap=True)
+    show(f"{update:,} updates, kept in {out}")
     return 0

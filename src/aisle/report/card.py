@@ -97,7 +97,7 @@ def card(opened: opening.Run, name: str, has_picture: bool) -> str:
     """Return the text of the card of a run."""
     run = read_run(opened.path)
     data = opened.stored["data"]
-    is_own = opened.config is None or opened.config.is_own_model
+    is_own = opened.config is None or opened.config.model.is_own
     return _CARD.format(
         name=name,
         data_name=run.data_name,

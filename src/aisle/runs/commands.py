@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisle.runs.options import GROUPS, EvaluateConfig, TrainConfig
+from aisle.runs.options import EvaluateConfig, TrainConfig
 
 
 def train(config: TrainConfig) -> str:
     """Return the `aisle train` command of a configuration."""
-    usual, words = TrainConfig(config.data), ["aisle train", shlex.quote(config.data)]
+    usual = TrainConfig(config.data, config.num_epochs, config.num_updates)
+    words = ["aisle train", shlex.quote(config.data)]
     words += [f"--epochs {config.num_epochs}"] if config.num_epochs else []
     words += [f"--updates {config.num_updates}"] if config.num_updates else []
-    for group in GROUPS:
-        words += _flags(getattr(config, group), getattr(usual, group))
-    return " ".join(words)
+    return " ".join([*words, *_flags(config, usual)])
 
 
 def train_anywhere(config: TrainConfig) -> str:
@@ -33,15 +32,16 @@ def train_anywhere(config: TrainConfig) -> str:
 def evaluate(path: Path, config: EvaluateConfig) -> str:
     """Return the `aisle evaluate` command of a configuration."""
     usual, words = EvaluateConfig(), ["aisle evaluate", shlex.quote(str(path))]
-    words += [*_flags(config, usual), *_flags(config.sampler, usual.sampler)]
-    return " ".join(words)
+    return " ".join([*words, *_flags(config, usual)])
 
 
 def _flags(options: Any, usual: Any) -> Iterator[str]:
-    """Return the flags of what differs from the usual options, other than groups of options."""
+    """Return the flags of what differs from the usual options, in their groups too."""
     for field in dataclasses.fields(options):
         value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
-        if value != getattr(usual, field.name) and not dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value):
+            yield from _flags(value, getattr(usual, field.name))
+        elif value != getattr(usual, field.name):
             values = value if isinstance(value, tuple) else (value,)
             words = [] if isinstance(value, bool) else map(str, values)
             yield shlex.join([flag, *words])

@@ -65,8 +65,7 @@ def evaluate(
         )
     began = time.perf_counter()
     dataset = data or dataset_of(run, config)
-    if dataset.table is not None:
-        run = taking_missing(run, dataset.table.values)
+    run = taking_missing(run, dataset.table)
     # Checked as they are stored: bits would be drawn of any values.
     found = parts(run, config, dataset)
     split, pilot = (part and as_split(part, dataset.source, model=run.model) for part in found)
@@ -176,7 +175,7 @@ def dataset_of(run: Run, config: EvaluateConfig) -> Dataset:
         return load_data(run, config.data_dir)
     view = dataclasses.replace(run.config, data=config.data).view()
     place = config.data_dir or run.config.observations.data_dir
-    roles = roles_of(run.stored, run.config) if is_table_name(config.data) else {}
+    roles = roles_of(run.stored, run.config)._asdict() if is_table_name(config.data) else {}
     dataset = load(config.data, place, view=view, **roles)
     if int(np.prod(dataset.shape)) != int(np.prod(run.shape)):
         raise InputError(
@@ -190,8 +189,7 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
     """Score each example of some data by itself, with step sizes tuned on simulated examples."""
     config = EvaluateConfig(data=data)
     dataset = dataset_of(run, config)
-    if dataset.table is not None:
-        run = taking_missing(run, dataset.table.values)
+    run = taking_missing(run, dataset.table)
     # All rows of a file that has no parts, also where some of them were trained on.
     whole = dataclasses.replace(dataset.test, rows=None)
     split = as_split(whole, dataset.source, model=run.model)

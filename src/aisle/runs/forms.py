@@ -8,7 +8,7 @@ import numpy as np
 
 from aisle.data import Column, Dataset, Split, spread
 from aisle.errors import InputError
-from aisle.models import FAMILIES, Columns, Likelihood
+from aisle.models import FAMILIES, Bernoulli, Columns, Likelihood
 from aisle.models.likelihoods import Counts
 
 # The family of each kind of column.
@@ -99,31 +99,40 @@ def as_json(form: Form) -> dict[str, Any]:
     return form._asdict() | {"conditions": conditions}
 
 
-def form_from(stored: Mapping[str, Any]) -> Form:
-    """Return a form as it was stored."""
+def form_from(stored: Mapping[str, Any] | None) -> Form | None:
+    """Return a form as it was stored, or None where there is none."""
+    if stored is None:
+        return None
     lists = (tuple(stored[name]) for name in ("shape", "families", "num_levels"))
-    conditions = stored.get("conditions")
     return Form(
         *lists,
         has_missing=bool(stored["has_missing"]),
-        conditions=None if conditions is None else form_from(conditions),
+        conditions=form_from(stored.get("conditions")),
         typical_exposure=stored.get("typical_exposure"),
     )
 
 
 def first_values(form: Form, train: Split) -> FirstValues:
     """Fit likelihood and conditions to training data."""
+    if train.view.binarize != "none":
+        # Grey values are probabilities, and their means all that first outputs need.
+        output = Bernoulli.initial_output(np.ravel(train.mean()))
+        return FirstValues(Bernoulli(len(output)), output, None)
     context: Any = train.context_of(spread(len(train), _NUM_FITTED))
-    exposure = None if form.typical_exposure is None else context.exposure
-    condition = None if form.conditions is None else context.condition
-    return _fit(form, _values(train), condition, exposure)
+    given, conditions, options = form.conditions, None, {}
+    if given is not None:
+        conditions, _ = fit_families(given.families, given.num_levels, context.condition)
+    if form.typical_exposure is not None:
+        options = {n: {"exposure": context.exposure} for n in form.families if _is_counts(n)}
+    fitted = fit_families(form.families, form.num_levels, _values(train), options)
+    return FirstValues(*fitted, conditions)
 
 
 def any_values(form: Form) -> FirstValues:
     """Return the same with other values, from which networks of the same form are built."""
-    given = form.conditions
-    condition = None if given is None else stand_in(given.families, given.num_levels)
-    return _fit(form, stand_in(form.families, form.num_levels), condition)
+    conditions = None if form.conditions is None else any_values(form.conditions).likelihood
+    rows = stand_in(form.families, form.num_levels)
+    return FirstValues(*fit_families(form.families, form.num_levels, rows), conditions)
 
 
 def _of_columns(columns: Sequence[Column], values: np.ndarray, families: Mapping[str, str]) -> Form:
@@ -146,18 +155,6 @@ def _values(split: Split) -> np.ndarray:
 
 def _is_counts(name: str) -> bool:
     return issubclass(FAMILIES[name], Counts)
-
-
-def _fit(
-    form: Form, x: np.ndarray, condition: np.ndarray | None, exposure: np.ndarray | None = None
-) -> FirstValues:
-    given, options = form.conditions, {}
-    if exposure is not None:
-        options = {n: {"exposure": exposure} for n in form.families if _is_counts(n)}
-    conditions = None
-    if given is not None and condition is not None:
-        conditions = fit_families(given.families, given.num_levels, condition)[0]
-    return FirstValues(*fit_families(form.families, form.num_levels, x, options), conditions)
 
 
 def fit_families(

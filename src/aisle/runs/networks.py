@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +44,32 @@ def build(options: ModelOptions, dataset: Dataset, seed: int, form: Form | None 
     """Build (model, proposal) for the training data, whose form may be known."""
     check_seed(seed)
     train = dataset.train
-    if ":" in options.model:
+    network = network_of(options, dataset.table is not None)
+    if network == "own":
         return own_networks(options.model, jax.random.key(seed), train)
-    if network_of(options, dataset.table is not None) == "study":
+    if network == "study":
         return build_named(options, train.mean(), seed)
     form = form_of(options.likelihood, dataset) if form is None else form
-    if train.view.binarize != "none":
-        # Grey values are probabilities, and their means all that first outputs need.
-        bias = Bernoulli.initial_output(np.ravel(train.mean()))
-        return _assembled(options, form, FirstValues(Bernoulli(len(bias)), bias, None), seed)
     return _assembled(options, form, first_values(form, train), seed)
 
 
-def rebuild(options: ModelOptions, form: Form, seed: int) -> Weights:
-    """Build networks whose weights are then replaced, without the data."""
-    return _assembled(options, form, any_values(form), seed)
+def rebuild(options: ModelOptions, form: Form | None, shape: Sequence[int]) -> Weights:
+    """Build networks whose weights are then replaced, without the data.
+
+    Args:
+        options: of built-in networks.
+        form: of the data; None for the study's networks.
+        shape: of one example.
+    """
+    if form is None:
+        return build_named(options, np.full(math.prod(shape), 0.5), seed=0)
+    return _assembled(options, form, any_values(form), seed=0)
 
 
 def network_of(options: ModelOptions, is_table: bool) -> str:
-    """Return which networks are meant: study, mlp or conv."""
+    """Return which networks are meant: own, study, mlp or conv; the last two have a form."""
+    if options.is_own:
+        return "own"
     if options.model not in _STUDY_MODELS:
         raise InputError(
             f"is {options.model!r}: choose from {', '.join(_STUDY_MODELS)}, or give "
@@ -101,11 +110,6 @@ def network_of(options: ModelOptions, is_table: bool) -> str:
             argument="likelihood",
         )
     return network
-
-
-def has_form(options: ModelOptions, is_table: bool) -> bool:
-    """Say whether networks are built by the form of data: not the study's, or a user's own."""
-    return ":" not in options.model and network_of(options, is_table) != "study"
 
 
 def _assembled(options: ModelOptions, form: Form, fitted: FirstValues, seed: int) -> Weights:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,8 +18,8 @@ from aisle.errors import InputError
 from aisle.learning.loop import report
 from aisle.runs import checkpoints, folder, weights
 from aisle.runs.config import NOT_A_CONFIG, from_json, to_json
-from aisle.runs.forms import form_from
-from aisle.runs.networks import Weights, build, build_named, rebuild
+from aisle.runs.forms import Form, form_from
+from aisle.runs.networks import Weights, build, rebuild
 from aisle.runs.options import ModelOptions, TrainConfig
 from aisle.types import Model, Proposal
 
@@ -90,10 +90,13 @@ def open_run(
     config = None if "fit" in stored and model is not None else from_json(stored, path)
     with _described(path / "config.json"):
         shape = tuple(map(int, stored["data"].get("shape", ())))
-    if model is None and config is not None:
-        both = _networks(path, stored, config, shape, data_dir)
-    else:
+    if model is not None or config is None:
         both = (model, proposal)
+    elif config.model.is_own:
+        both = build(config.model, data_of(path, stored, config, data_dir), config.run.seed)
+    else:
+        with _described(path / "config.json"):
+            both = rebuild(config.model, form_from(stored["data"].get("form")), shape)
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
     found = checkpoints.restore(path, lambda _: arrays, parts=_PARTS, report=report)
     if found is None:
@@ -127,7 +130,7 @@ def data_of(
         view=config.view(),
         num_valid=seen.num_valid,
         weights=seen.weights,
-        **roles_of(stored, config),
+        **roles_of(stored, config)._asdict(),
     )
     if stored["format"] == 1 and dataset.train.arrays.dtype == np.uint8 and not seen.grey:
         # The first edition divided them all.
@@ -141,21 +144,23 @@ def data_of(
     return dataset
 
 
-def columns_of(stored: Mapping[str, Any], role: str = "columns") -> list[Column] | None:
-    """Return the columns, or conditions, of the table that a run was trained on, or None."""
-    columns = stored["data"].get(role)
-    if columns is None:
-        return None
-    return [Column(name, kind, tuple(levels)) for name, kind, levels in columns]
+class Roles(NamedTuple):
+    """What columns of a table are to a run, as `load` and `read_table` take it."""
+
+    columns: list[Column] | None
+    condition: list[Column]
+    exposure: str | None
 
 
-def roles_of(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
-    """Return what columns of a table are to a run, as `load` and `read_table` take it."""
-    return {
-        "columns": columns_of(stored),
-        "condition": columns_of(stored, "conditions") or (),
-        "exposure": config.observations.exposure,
-    }
+def roles_of(stored: Mapping[str, Any], config: TrainConfig | None) -> Roles:
+    """Return the roles of columns in a run; without a table, there are none."""
+
+    def read(name: str) -> list[Column]:
+        columns = stored["data"].get(name) or ()
+        return [Column(column, kind, tuple(levels)) for column, kind, levels in columns]
+
+    exposure = None if config is None else config.observations.exposure
+    return Roles(read("columns") or None, read("conditions"), exposure)
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
@@ -179,17 +184,15 @@ def _digest(name: str, split: Split) -> str:
 
 def export_run(run: Run, path: Path, about: Mapping[str, Any] | None = None) -> None:
     """Write a run's weights, with the configuration needed to load them back, and what else."""
-    arrays = eqx.filter((run.model, run.proposal), eqx.is_inexact_array)
-    named = dict(zip(("model", "proposal"), arrays, strict=True))
+    both = {"model": run.model, "proposal": run.proposal}
     metadata: dict[str, Any] = {**(about or {}), "shape": list(run.shape)}
     if run.config is not None:
         # Where the weights started from does not change what they are.
-        model = dataclasses.replace(run.config.model, init_from=None)
-        metadata["model"] = to_json(dataclasses.replace(run.config, model=model))["model"]
+        metadata["model"] = to_json(run.config)["model"] | {"init_from": None}
         metadata |= {
             k: v for k, v in run.stored["data"].items() if k in ("columns", "conditions", "form")
         }
-    weights.export(path, named, metadata)
+    weights.export(path, eqx.filter(both, eqx.is_inexact_array), metadata)
 
 
 def load(path: str | Path, model: Model | None = None, proposal: Proposal | None = None) -> Weights:
@@ -211,27 +214,31 @@ def load(path: str | Path, model: Model | None = None, proposal: Proposal | None
         run = open_run(path, model, proposal)
         return run.model, run.proposal
     metadata = weights.read_metadata(file)
-    both = (model, proposal) if model is not None else _exported(file, metadata)
+    if model is None:
+        model, proposal = _exported(file, metadata)
+    both = {"model": model, "proposal": proposal}
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
-    loaded = weights.load(file, dict(zip(("model", "proposal"), arrays, strict=True)))
-    return eqx.combine((loaded["model"], loaded["proposal"]), static)
+    loaded = eqx.combine(weights.load(file, arrays), static)
+    return loaded["model"], loaded["proposal"]
 
 
 def _exported(path: Path, metadata: Mapping[str, Any]) -> Weights:
     try:
         options = dict(metadata["model"])
-        if options.pop("proposal", "diagonal") != "diagonal" or ":" in options["model"]:
-            raise KeyError("model")
+        is_diagonal = options.pop("proposal", "diagonal") == "diagonal"
         model = ModelOptions(**{"network": "study", **options})
-        shape, form = metadata["shape"], metadata.get("form")
+        if model.is_own or not is_diagonal:
+            raise KeyError("model")
+        shape = metadata["shape"]
     except (KeyError, TypeError):
         raise InputError(
             f"{path} holds weights of a model that only your program has: give that too, by "
             "aisle.load(path, model, proposal)"
         ) from None
     with _described(path):
+        form = form_from(metadata.get("form"))
         _check_size(path, model, form, shape)
-        return _like_those(model, form, shape, seed=0)
+        return rebuild(model, form, shape)
 
 
 @contextmanager
@@ -248,14 +255,12 @@ def _described(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _check_size(
-    path: Path, model: ModelOptions, form: Mapping[str, Any] | None, shape: Sequence[int]
-) -> None:
+def _check_size(path: Path, model: ModelOptions, form: Form | None, shape: Sequence[int]) -> None:
     """Refuse a description of networks that are larger than their file, before they are built."""
     size = path.stat().st_size
     needed = math.prod(shape)
     if needed <= size:
-        like = eqx.filter_eval_shape(lambda: _like_those(model, form, shape, seed=0))
+        like = eqx.filter_eval_shape(lambda: rebuild(model, form, shape))
         leaves = [a for a in jax.tree.leaves(like) if isinstance(a, jax.ShapeDtypeStruct)]
         needed = sum(a.size for a in leaves if jnp.issubdtype(a.dtype, jnp.inexact))
     if needed > size:
@@ -263,28 +268,6 @@ def _check_size(
             f"{path} describes networks of {needed:,} numbers, which do not fit into its "
             f"{size:,} bytes: export it again"
         )
-
-
-def _networks(
-    path: Path,
-    stored: Mapping[str, Any],
-    config: TrainConfig,
-    shape: tuple[int, ...],
-    data_dir: Path | None,
-) -> Weights:
-    """Build networks whose weights are then replaced."""
-    if not config.is_own_model:
-        with _described(path / "config.json"):
-            return _like_those(config.model, stored["data"].get("form"), shape, config.run.seed)
-    return build(config.model, data_of(path, stored, config, data_dir), config.run.seed)
-
-
-def _like_those(
-    model: ModelOptions, form: Mapping[str, Any] | None, shape: Sequence[int], seed: int
-) -> Weights:
-    if form is not None:
-        return rebuild(model, form_from(form), seed)
-    return build_named(model, np.full(math.prod(shape), 0.5), seed)
 
 
 def _check_finite(arrays: Any, path: Path, update: int) -> None:

@@ -28,20 +28,6 @@ class Candidate(NamedTuple):
         return f"{self.likelihood}-{self.num_latents}"
 
 
-class Selection(NamedTuple):
-    """What was chosen, and by what.
-
-    Attributes:
-        comparison: by log p(x) of validation examples.
-        chosen: the best of them.
-        test: log p(x) of the test examples by the chosen one alone.
-    """
-
-    comparison: Comparison
-    chosen: Candidate
-    test: LogLikelihood
-
-
 def candidates(
     num_latents: Sequence[int], likelihoods: Sequence[LikelihoodName]
 ) -> list[Candidate]:
@@ -65,16 +51,18 @@ def candidates(
 
 def select(
     config: TrainConfig, choices: Sequence[Candidate], sampler: SamplerOptions, out: Path
-) -> Selection:
-    """Train and validate each candidate, as far as that is not done, and test the best one."""
+) -> tuple[Comparison, LogLikelihood]:
+    """Train and validate each candidate, as far as that is not done, and test the best one.
+
+    Return log p(x) of validation examples by all of them, and of test examples by that one alone.
+    """
     if config.observations.num_valid == 0:
         raise InputError("is 0: a choice needs validation data", argument="num_valid")
     found = {choice.name: _validated(config, choice, sampler, out) for choice in choices}
     comparison = compare({name: result for name, (_, result) in found.items()})
     run, _ = found[comparison.best]
     test, _ = evaluate(run, EvaluateConfig(split="test", sampler=sampler))
-    chosen = next(choice for choice in choices if choice.name == comparison.best)
-    return Selection(comparison, chosen, test)
+    return comparison, test
 
 
 def _validated(

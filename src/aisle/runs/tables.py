@@ -17,7 +17,7 @@ from aisle.data.tables import check_name
 from aisle.errors import InputError
 from aisle.evaluation import impute
 from aisle.models import sample
-from aisle.runs.opening import Run, columns_of, load_data, roles_of
+from aisle.runs.opening import Run, load_data, roles_of
 
 
 class Rows(NamedTuple):
@@ -39,7 +39,7 @@ def contexts_for(
             that of held-out rows.
         data_dir: where the data are now, if they have moved.
     """
-    conditions, exposure = _given_to(run)
+    _, conditions, exposure = roles_of(run.stored, run.config)
     names = [column.name for column in conditions] + ([] if exposure is None else [exposure])
     wanted = _parsed(given or "", names, run.path)
     if not names:
@@ -65,10 +65,9 @@ def contexts_for(
 
 def sampled(run: Run, number: int, context: Context | None, seed: int) -> Rows:
     """Draw rows of a table, with the conditions that they were drawn for."""
-    columns = columns_of(run.stored)
+    columns, conditions, exposure = roles_of(run.stored, run.config)
     if columns is None:
         raise InputError(f"{run.path} is no run on a table: write samples of it as .npy or .png")
-    conditions, exposure = _given_to(run)
     drawn = np.asarray(sample(run.model, number, context, seed=seed))
     header, values = [*conditions, *columns], [drawn]
     if context is not None and context.condition is not None:
@@ -85,17 +84,18 @@ def imputed(
     run: Run, source: Any, *, num_draws: int, average: bool, seed: int, show_progress: bool = True
 ) -> Rows:
     """Fill what is missing of a table; several draws are below each other, numbered by `draw`."""
-    if run.config is None or columns_of(run.stored) is None:
+    roles = roles_of(run.stored, run.config)
+    if run.config is None or roles.columns is None:
         raise InputError(f"{run.path} is no run of aisle train on a table: use aisle.impute")
     raw = read_cells(source)
-    table = read_table(raw, **roles_of(run.stored, run.config))
+    table = read_table(raw, **roles._asdict())
     if not average and "draw" in raw.columns:
         raise InputError(f"{raw.place} has a column 'draw', as the result would: rename it")
     rows = np.flatnonzero(np.isnan(table.values).any(axis=1))
     # A number for each draw, row with gaps, and column.
     draws = np.zeros((1 if average else num_draws, 0, len(table.columns)))
     if len(rows):
-        run = taking_missing(run, table.values)
+        run = taking_missing(run, table)
         context = jax.tree.map(lambda a: a[rows], table.context)
         asked = {"num_draws": num_draws, "seed": seed, "show_progress": show_progress}
         both = (run.model, run.proposal, table.values[rows].astype(np.float32), context)
@@ -106,13 +106,15 @@ def imputed(
     )
 
 
-def taking_missing(run: Run, values: np.ndarray) -> Run:
+def taking_missing(run: Run, table: Table | None) -> Run:
     """Return a run whose model takes what is missing of a table, though nothing was in training.
 
     Its encoder has no input that says what is missing, and sees the mean of the column there.
     """
     model = run.model
-    if not np.isnan(values).any() or not hasattr(model, "takes") or model.has_missing:
+    if table is None or not np.isnan(table.values).any():
+        return run
+    if not hasattr(model, "takes") or model.has_missing:
         return run
     takes = dataclasses.replace(model.takes, has_missing=True)
     model = dataclasses.replace(model, takes=takes)
@@ -159,12 +161,6 @@ def _filled(
                     text = table.columns[place].cell(draw[with_gaps[row], place])
                 cells.append(text or "")
             yield cells
-
-
-def _given_to(run: Run) -> tuple[list[Column], str | None]:
-    """Return the conditions of a run, and the name of its exposure."""
-    exposure = None if run.config is None else run.config.observations.exposure
-    return columns_of(run.stored, "conditions") or [], exposure
 
 
 def _parsed(given: str, names: list[str], path: Path) -> dict[str, str]:

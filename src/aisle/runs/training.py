@@ -17,7 +17,7 @@ from aisle.runs import checkpoints, folder
 from aisle.runs.config import absolute, from_json, to_json
 from aisle.runs.fitting import Fitted, run
 from aisle.runs.forms import Form, as_json, form_of
-from aisle.runs.networks import Weights, build, has_form
+from aisle.runs.networks import Weights, build, network_of
 from aisle.runs.opening import Run, data_of, facts, load as load_weights, open_run
 from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
@@ -176,7 +176,8 @@ def _train(
         out, options.checkpoint_minutes, options.keep_checkpoints, options.tensorboard
     )
     form = None
-    if has_form(config.model, dataset.table is not None):
+    network = network_of(config.model, dataset.table is not None)
+    if network in ("mlp", "conv"):
         is_drawn = dataset.train.view.binarize != "none"
         dataset = _checked(dataset, None if is_drawn else _TAKES_MISSING)
         form = form_of(config.model.likelihood, dataset)
@@ -185,7 +186,7 @@ def _train(
     elif dataset.table is None:
         dataset = _checked(dataset)
     networks = first_weights(config, dataset, form)
-    if form is None and dataset.table is not None:
+    if network == "own" and dataset.table is not None:
         # A function of the user's own may return a model that takes missing values.
         dataset = _checked(dataset, networks[0])
     plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)

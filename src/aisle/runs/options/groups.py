@@ -149,6 +149,11 @@ class ModelOptions:
     """Start from the weights of another run, or of a file that aisle export wrote.
     They must be of the same networks."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the networks are a user's own."""
+        return ":" in self.model
+
 
 @dataclass(frozen=True)
 class DataOptions:

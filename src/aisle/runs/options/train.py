@@ -31,11 +31,6 @@ class TrainConfig:
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
-    @property
-    def is_own_model(self) -> bool:
-        """Whether the networks are a user's own."""
-        return ":" in self.model.model
-
     def view(self) -> "View":
         """Return how stored examples become what the model sees."""
         from aisle.data import View
@@ -47,7 +42,7 @@ class TrainConfig:
                 raise InputError(f"{self.data} is a table: leave --grey and --binarize out")
             return View()
         is_bits = likelihood in ("auto", "bernoulli")
-        binarize = seen.binarize or ("dynamic" if is_bits and not self.is_own_model else "none")
+        binarize = seen.binarize or ("dynamic" if is_bits and not self.model.is_own else "none")
         if binarize != "none" and not is_bits:
             raise InputError(
                 f"is {binarize!r} but likelihood is {likelihood}, which is not of bits: leave it "
@@ -55,7 +50,7 @@ class TrainConfig:
                 argument="binarize",
             )
         is_grey = seen.grey or not is_file_name(self.data)
-        is_flat = not self.is_own_model and self.model.network != "conv"
+        is_flat = not self.model.is_own and self.model.network != "conv"
         return View(is_grey, binarize, is_flat)
 
     def recipe(self, updates_per_epoch: int, num_updates: int) -> "Recipe":
@@ -99,9 +94,7 @@ class TrainConfig:
 
 # The groups of options of a training run, by their names in it.
 GROUPS = {
-    "method": MethodOptions,
-    "model": ModelOptions,
-    "observations": DataOptions,
-    "optimizer": OptimizerOptions,
-    "run": RunOptions,
+    option.name: option.default_factory
+    for option in dataclasses.fields(TrainConfig)
+    if dataclasses.is_dataclass(option.default_factory)
 }
