@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
 from aisle.data.tables import Column
 from aisle.estimator.columns import as_frame, sorted_rows
-from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
+from aisle.estimator.starting import Form, build, choose_factors, with_factors
 from aisle.estimator.training import (
     SCORE_KERNEL,
     _folds as folds_of,
@@ -59,7 +59,7 @@ def fitted(quick_compilation):
 def test_the_start_is_factor_analysis():
     """Log p(x) by annealing from its own posterior is exact, whatever the chains."""
     form = Form(("gaussian",) * 3, (0,) * 3, 2, (4,))
-    networks = build(form, *likelihood_of(form, X), 0, 1)
+    networks = build(form, X, 0, is_silent=True)
     ladder = SCORE_KERNEL.ladder(2)
     model, proposal = with_factors(*networks, X, 1)
     found = rows.score_rows(model, proposal, examples_of(X), ladder, num_chains=2)

@@ -45,16 +45,25 @@ class Table(NamedTuple):
     context: Context | None = None
     weights: np.ndarray | None = None
 
+    @property
+    def pairs(self) -> list[tuple[Column, np.ndarray]]:
+        """Each column with its numbers."""
+        return list(zip(self.columns, self.values.T, strict=True))
+
+    @property
+    def given(self) -> list[tuple[Column, np.ndarray]]:
+        """Each column that a model is given, with its numbers."""
+        if self.context is None or self.context.condition is None:
+            return []
+        return list(zip(self.conditions, self.context.condition.T, strict=True))
+
     def summary(self) -> list[tuple[str, str, str, str]]:
         """Return name, kind, levels or range, and missing values of each column, as words."""
-        return [described(*pair) for pair in zip(self.columns, self.values.T, strict=True)]
+        return [described(*pair) for pair in self.pairs]
 
     def summary_of_conditions(self) -> list[tuple[str, str, str, str]]:
         """Return the same of the columns that a model is given."""
-        if self.context is None or self.context.condition is None:
-            return []
-        pairs = zip(self.conditions, self.context.condition.T, strict=True)
-        return [described(*pair) for pair in pairs]
+        return [described(*pair) for pair in self.given]
 
 
 def read_table(

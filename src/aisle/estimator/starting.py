@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from aisle.models import Likelihood
 from aisle.models.context import Takes
-from aisle.models.latent import Encoder, LatentModel
+from aisle.models.latent import Encoder, LatentModel, num_inputs
 from aisle.models.likelihoods import constants_of
 from aisle.models.networks import Skip
 from aisle.runs.forms import fit_families
@@ -41,27 +40,23 @@ class Form(NamedTuple):
     hidden: tuple[int, ...]
 
 
-def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
-    """Fit the likelihood of each column; the noise of real ones depends on z."""
-    return fit_families(form.families, form.num_levels, x, {"gaussian": {"scale": "of z"}})
-
-
 def build(
-    form: Form, likelihood: Likelihood, output: np.ndarray, seed: int, factors: int | None
+    form: Form, x: np.ndarray, seed: int, *, is_silent: bool = False
 ) -> tuple[LatentModel, Encoder]:
     """Build networks; weights come from NumPy, as nothing has to be compiled for them.
 
-    Where there are factors, the linear layers hold them and the others begin with nothing.
+    The likelihood of each column is fitted to x, and the noise of real ones depends on z. Beside
+    linear layers that will hold factors, the others begin with nothing: they are silent.
     """
+    options = {"gaussian": {"scale": "of z"}}
+    likelihood, output = fit_families(form.families, form.num_levels, x, options)
     takes, constants = Takes(has_missing=True), constants_of(likelihood)
-    num_inputs = jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
-    num_inputs += likelihood.num_features
     shapes = [
         (form.num_latents, *form.hidden, likelihood.num_outputs),
-        (num_inputs, *reversed(form.hidden), 2 * form.num_latents),
+        (num_inputs(likelihood, takes), *reversed(form.hidden), 2 * form.num_latents),
     ]
     random = np.random.default_rng(seed)
-    decoder, encoder = (_filled(shape, random, is_silent=factors is not None) for shape in shapes)
+    decoder, encoder = (_filled(shape, random, is_silent=is_silent) for shape in shapes)
     decoder = eqx.tree_at(lambda n: n.linear.bias, decoder, jnp.asarray(output, jnp.float32))
     model = LatentModel(decoder, likelihood, form.num_latents, (likelihood.num_features,), takes)
     return model, Encoder(constants, encoder, takes)

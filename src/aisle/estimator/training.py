@@ -22,7 +22,7 @@ from aisle.context import Context, InContext
 from aisle.data import View
 from aisle.errors import TrainingError
 from aisle.estimator.columns import Rows
-from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
+from aisle.estimator.starting import Form, build, choose_factors, with_factors
 from aisle.evaluation.rows import score_rows, tuned
 from aisle.learning.methods import VAE, Method
 from aisle.learning.plan import trained_arrays
@@ -150,14 +150,13 @@ def _starts(
 
     Where all columns are normal they are factor analysis of the part, or else they are the same.
     """
-    likelihood, output = likelihood_of(form, x)
     if set(form.families) != {"gaussian"}:
-        return form, [build(form, likelihood, output, settings.seed, None)] * len(parts)
+        return form, [build(form, x, settings.seed)] * len(parts)
     most = _NUM_LATENTS[-1] if settings.may_grow else form.num_latents
     factors = choose_factors(x, folds, min(most, x.shape[1]), form.num_latents)
     enough = next(n for n in (form.num_latents, *_NUM_LATENTS) if n >= factors)
     form = form._replace(num_latents=enough)
-    built = build(form, likelihood, output, settings.seed, factors)
+    built = build(form, x, settings.seed, is_silent=True)
     return form, [with_factors(*built, x[part], factors) for part in parts]
 
 

@@ -71,9 +71,9 @@ class Columns(Likelihood):
         values = columns_of(x)
         _check_once([columns for _, columns in parts], values.shape[1])
         fitted = [_fit(kind, values, list(columns)) for kind, columns in parts]
-        likelihoods = [likelihood for likelihood, _ in fitted]
-        every = zip(likelihoods, (columns for _, columns in parts), strict=True)
-        return cls(list(every)), np.concatenate([output for _, output in fitted])
+        pairs = zip(fitted, parts, strict=True)
+        likelihood = cls([(own, columns) for (own, _), (_, columns) in pairs])
+        return likelihood, np.concatenate([output for _, output in fitted])
 
     @property
     def num_features(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
