@@ -100,12 +100,10 @@ def read_table(
     known = None if isinstance(columns, Mapping) else columns
     _check_known(raw, wanted, "columns")
     conditions, given = _conditions(raw, condition, wanted)
-    apart = {column.name for column in conditions}
-    beside = {}
-    for role, name in (("exposure", exposure), ("weights", weights)):
-        if name is not None and not (role == "exposure" and _is_total(raw, name)):
-            beside[role] = _beside(raw, name, role)
-            apart.add(name)
+    is_total = exposure == TOTAL and TOTAL not in {**raw.labels, **raw.columns}
+    roles = {"exposure": None if is_total else exposure, "weights": weights}
+    beside = {role: _beside(raw, name, role) for role, name in roles.items() if name is not None}
+    apart = {column.name for column in conditions} | {roles[role] for role in beside}
     if known is not None:
         _check_known(raw, [column.name for column in known], "columns")
         found = [(c, encoded(c, _cells_of(raw, c.name), raw.place)) for c in known]
@@ -114,7 +112,7 @@ def read_table(
         found, remarks = _modelled(raw, wanted, apart)
     modelled, arrays = zip(*found, strict=True)
     values = np.stack(arrays, axis=1)
-    if exposure is not None and "exposure" not in beside:
+    if is_total:
         beside["exposure"] = _totals(raw, modelled, values)
     context = None
     if conditions or exposure is not None:
@@ -223,10 +221,6 @@ def _totals(raw: Raw, columns: Sequence[Column], values: np.ndarray) -> np.ndarr
             "out, or name a column of exposures"
         )
     return totals
-
-
-def _is_total(raw: Raw, name: str) -> bool:
-    return name == TOTAL and name not in {**raw.labels, **raw.columns}
 
 
 def _cells_of(raw: Raw, name: str) -> Cells:

@@ -174,11 +174,9 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         check_is_fitted(self)
         check_count("n_samples", n_samples)
         drawn = np.asarray(sample(self.model_, n_samples, seed=_seed(random_state)), np.float64)
-        return (
-            drawn
-            if self.columns_ is None
-            else columns.as_frame(drawn, self.columns_, self._library)
-        )
+        if self.columns_ is None:
+            return drawn
+        return columns.as_frame(drawn, self.columns_, self._library)
 
     def impute(
         self, X: Any, *, num_draws: int = 50, average: bool = True, random_state: Any = None

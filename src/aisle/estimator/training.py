@@ -131,11 +131,8 @@ def train(form: Form, rows: Rows, settings: Settings) -> Trained:
         if not found:
             # Where networks gain nothing over the start, a better gradient of theirs will not, too.
             break
-    ladder = tuned(
-        *(*whole, examples_of(x), ladder),
-        num_chains=settings.num_chains,
-        target=SCORE_KERNEL.target_accept,
-    )
+    target = SCORE_KERNEL.target_accept
+    ladder = tuned(*whole, examples_of(x), ladder, num_chains=settings.num_chains, target=target)
     return Trained(*whole, form, ladder, tuple(lengths))
 
 

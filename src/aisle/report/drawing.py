@@ -189,11 +189,9 @@ def mark_in_text(code: int) -> tuple[str, str]:
 
 
 def _short(name: str) -> str:
-    return (
-        name
-        if len(name) <= _MOST_LETTERS
-        else f"{name[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
-    )
+    if len(name) <= _MOST_LETTERS:
+        return name
+    return f"{name[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def moments(data: np.ndarray, samples: Mapping[int, np.ndarray], label: str) -> str:

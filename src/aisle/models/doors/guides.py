@@ -99,9 +99,8 @@ class Packed(eqx.Module):
 
     def log_prob(self, z: Latent) -> Scalar:
         """Return the log-density of unconstrained latents."""
-        return jnp.sum(
-            self.fn.log_prob(jnp.concatenate([jnp.ravel(z[name]) for name, _ in self.shapes]))
-        )
+        vector = jnp.concatenate([jnp.ravel(z[name]) for name, _ in self.shapes])
+        return jnp.sum(self.fn.log_prob(vector))
 
     @property
     def scale(self) -> Latent:
