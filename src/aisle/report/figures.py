@@ -84,19 +84,18 @@ def _of_correlations(
     data = correlations(table.values[:, chosen])
     models = {style: correlations(own[:, chosen]) for style, own in samples.items()}
     pairs = largest_differences(data, list(models.values()), _NUM_PAIRS) if models else []
-    found = {"data": data, **{titles[style]: own for style, own in models.items()}}
+    found, runs = [data, *models.values()], [titles[style] for style in models]
+    places = ["the data", *(f"samples of {name}" for name in runs)]
     about = f"Correlations of the columns of {group.data}"
     return {
         "number": len(names),
-        "maps": [drawing.heat_map(names, data, f"{about} in the data.")]
-        + [
-            drawing.heat_map(names, own, f"{about} in samples of {titles[style]}.")
-            for style, own in models.items()
+        "maps": [
+            drawing.heat_map(names, own, f"{about} in {place}.")
+            for own, place in zip(found, places, strict=True)
         ],
-        "titles": list(found),
+        "titles": ["data", *runs],
         "pairs": [
-            (f"{names[i]}, {names[j]}", [number(own[i, j]) for own in found.values()])
-            for i, j in pairs
+            (f"{names[i]}, {names[j]}", [number(own[i, j]) for own in found]) for i, j in pairs
         ],
     }
 
