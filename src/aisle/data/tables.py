@@ -101,9 +101,10 @@ def read_table(
     _check_known(raw, wanted, "columns")
     conditions, given = _conditions(raw, condition, wanted)
     is_total = exposure == TOTAL and TOTAL not in {**raw.labels, **raw.columns}
-    roles = {"exposure": None if is_total else exposure, "weights": weights}
-    beside = {role: _beside(raw, name, role) for role, name in roles.items() if name is not None}
-    apart = {column.name for column in conditions} | {roles[role] for role in beside}
+    asked = {"exposure": None if is_total else exposure, "weights": weights}
+    roles = {role: name for role, name in asked.items() if name is not None}
+    beside = {role: _beside(raw, name, role) for role, name in roles.items()}
+    apart = {column.name for column in conditions} | set(roles.values())
     if known is not None:
         _check_known(raw, [column.name for column in known], "columns")
         found = [(c, encoded(c, _cells_of(raw, c.name), raw.place)) for c in known]
