@@ -18,13 +18,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from aisle import AIS, Certificate, InputError, LatentDensity, Sampler
 from aisle.data.tables import Column
 from aisle.estimator.columns import as_frame, sorted_rows
-from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
+from aisle.estimator.starting import Form, build, choose_factors, with_factors
 from aisle.estimator.training import (
+    SCORE_KERNEL,
     _folds as folds_of,
     _looks as looks_of,
     examples_of,
-    kernel_of_scores,
-    score,
 )
 from aisle.evaluation import rows
 from measures import compilations
@@ -60,10 +59,10 @@ def fitted(quick_compilation):
 def test_the_start_is_factor_analysis():
     """Log p(x) by annealing from its own posterior is exact, whatever the chains."""
     form = Form(("gaussian",) * 3, (0,) * 3, 2, (4,))
-    networks = build(form, *likelihood_of(form, X), 0, 1)
-    ladder = kernel_of_scores().ladder(2)
+    networks = build(form, X, 0, is_silent=True)
+    ladder = SCORE_KERNEL.ladder(2)
     model, proposal = with_factors(*networks, X, 1)
-    found = score((model, proposal), X, ladder, 2)
+    found = rows.score_rows(model, proposal, examples_of(X), ladder, num_chains=2)
     linear, units = model.decoder.linear, model.likelihood.units
     weight, log_noise = (np.float64(part) for part in (linear.weight[:3], linear.bias[3:]))
     covariance = weight @ weight.T + np.diag(np.exp(2 * log_noise))
@@ -100,7 +99,7 @@ def test_step_sizes_reach_the_target(fitted):
     networks = (fitted.model_, fitted.proposal_, fitted._ladder)
     found = rows._by_tiles(rows._score_tile, networks, (examples_of(X), keys), 2)[3]
     errors = found.std(axis=0) / np.sqrt(len(X))
-    excess = found.mean(axis=0) - kernel_of_scores().target_accept
+    excess = found.mean(axis=0) - SCORE_KERNEL.target_accept
     assert np.all(np.abs(excess) < 4 * errors + 0.02)
 
 

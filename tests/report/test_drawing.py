@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aisle.data import Column
-from aisle.report import drawing
+from aisle.report import drawing, figures
 from aisle.report.columns import bars_of, compared
 from aisle.report.comparison import compare
 from pages import elements, make_run, pixels, records
@@ -42,6 +42,15 @@ def test_gains_are_drawn_if_there_is_something_to_compare(tmp_path, first, secon
     bad = make_run(tmp_path / "bad", evaluations=[np.full(20, -np.inf)])
     (group,) = compare([first, bad])
     assert drawing.gains(group) == ""
+
+
+def test_a_run_may_be_called_data(tmp_path):
+    (group,) = compare([make_run(tmp_path / "data")])
+    values = np.random.default_rng(0).normal(size=(2, 50, 3))
+    samples = {0: values[1]}
+    found = figures.of_columns(group, figures.features(values[0], samples), samples)
+    assert found["correlations"]["titles"] == ["data", "data"]
+    assert [len(row) for _, row in found["correlations"]["pairs"]] == [2, 2, 2]
 
 
 def test_curves_are_thinned_to_their_means():

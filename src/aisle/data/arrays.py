@@ -16,9 +16,6 @@ from aisle.data.tables import read_table
 from aisle.data.view import View
 from aisle.errors import InputError
 
-# train, valid if the file has one, test.
-Parts = tuple[Split, Split | None, Split]
-
 
 def is_file_name(text: str) -> bool:
     """Say whether `text` means a user's file rather than the name of a data set."""
@@ -48,24 +45,24 @@ def read_user_file(path: Path, view: View, **roles: Any) -> Dataset:
         if len(table.values) < 2:
             raise InputError(f"{path} has one row alone: give at least 2")
         whole = Split(table.values, None, view, table.context, weights=table.weights)
-        train, test = _hold_out(whole)
-        return Dataset(path.stem, train, None, test, table.values.shape[1:], str(path), table)
-    readers = {".npy": _read_npy, ".npz": _read_npz}
-    if path.suffix.lower() not in readers:
+        parts = {"train": whole}
+    elif path.suffix.lower() in _READERS:
+        table, arrays = None, _READERS[path.suffix.lower()](path)
+        parts = {name: Split(array, None, view) for name, array in arrays.items()}
+    else:
         raise InputError(
             f"{path} is neither a table ({', '.join(TABLE_ENDINGS)}) nor .npy or .npz: save "
             "examples with np.save, or a table as .csv"
         )
-    train, valid, test = readers[path.suffix.lower()](path, view)
-    return Dataset(path.stem, train, valid, test, train.arrays.shape[1:], str(path))
+    train, test = parts["train"], parts.get("test")
+    if test is None:
+        train, test = train.without(max(1, len(train) // 10), TEST_SEED)
+    shape = train.arrays.shape[1:]
+    return Dataset(path.stem, train, parts.get("valid"), test, shape, str(path), table)
 
 
-def _hold_out(whole: Split) -> tuple[Split, Split]:
-    """Split examples into nine tenths and one tenth, without copying them."""
-    return whole.without(max(1, len(whole) // 10), TEST_SEED)
-
-
-def _read_npy(path: Path, view: View) -> Parts:
+def _read_npy(path: Path) -> dict[str, np.ndarray]:
+    """Map the only array of a file."""
     with _explained(path), path.open("rb") as file:
         shape, dtype = read_header(file)
         num_bytes = path.stat().st_size - file.tell()
@@ -77,11 +74,11 @@ def _read_npy(path: Path, view: View) -> Parts:
             "follow; save it again"
         )
     with _explained(path):
-        train, test = _hold_out(Split(np.lib.format.open_memmap(path, mode="r"), None, view))
-    return train, None, test
+        return {"train": np.lib.format.open_memmap(path, mode="r")}
 
 
-def _read_npz(path: Path, view: View) -> Parts:
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of a file by their parts; one alone is to train on, whatever its name."""
     with _explained(path), zipfile.ZipFile(path) as archive:
         names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
         if "train" not in names and len(names) != 1:
@@ -97,11 +94,10 @@ def _read_npz(path: Path, view: View) -> Parts:
             for name in wanted
         }
     _check_alike(found, path)
-    array = found.pop(wanted[0])
-    valid, test = (Split(found[n], None, view) if n in found else None for n in ("valid", "test"))
-    whole = Split(array, None, view)
-    train, held_out = _hold_out(whole) if test is None else (whole, test)
-    return train, valid, held_out
+    return {"train": found.pop(wanted[0]), **found}
+
+
+_READERS = {".npy": _read_npy, ".npz": _read_npz}
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, min_rows: int) -> np.ndarray:

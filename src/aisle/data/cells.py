@@ -107,8 +107,7 @@ def _of_file(path: Path) -> Raw:
         raise InputError(f"{path} is not a file: give the path of a table")
     ending = path.suffix.lower()
     if ending == ".parquet":
-        frame = _parquet(path)
-        return Raw({str(name): _cells(frame[name]) for name in frame.columns}, {}, str(path))
+        return read_cells(_parquet(path))._replace(place=str(path))
     if ending == ".h5ad":
         values, names, labels = read_h5ad(path)
         columns = {name: Cells(values[:, i]) for i, name in enumerate(names)}

@@ -120,9 +120,9 @@ def rule_of(column: Column) -> str:
         listed += f" and {len(column.levels) - _MOST_LISTED:,} more"
     if column.kind == "bit" and len(column.levels) > 2:
         return f"a bit must be of two levels, and there are {listed}"
-    return (
-        f"it must be one of {listed}" if listed else f"a {column.kind} is of {KINDS[column.kind]}"
-    )
+    if listed:
+        return f"it must be one of {listed}"
+    return f"a {column.kind} is of {KINDS[column.kind]}"
 
 
 def useless(column: Column, values: np.ndarray) -> str | None:

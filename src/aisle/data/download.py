@@ -77,12 +77,11 @@ def _fetch_forms(
     for form in source.forms:
         if not form.mirrors:
             continue
+        places = form.mirrors if mirrors is None else mirrors
         try:
             for file in form.files:
                 if not _is_whole(folder / file.name, file, source):
-                    _fetch_file(
-                        file, folder, form.mirrors if mirrors is None else mirrors, progress
-                    )
+                    _fetch_file(file, folder, places, progress)
             return form.paths(folder)
         except _NotFetchedError as error:
             failures.append(str(error))

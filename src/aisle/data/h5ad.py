@@ -21,8 +21,9 @@ def read_h5ad(path: Path) -> tuple[np.ndarray, list[str], dict[str, Any]]:
         ) from None
     try:
         with h5py.File(path, "r") as file:
-            matrix, names = _matrix(file["X"]), _column(file["var"], _index(file["var"]))
+            var: Any = file["var"]
             obs: Any = file["obs"]
+            matrix, names = _matrix(file["X"]), _column(var, var.attrs["_index"])
             labels = {str(name): _column(obs, name) for name in obs.attrs["column-order"]}
     except (KeyError, OSError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
@@ -48,10 +49,6 @@ def _matrix(stored: Any) -> np.ndarray:
     parts = tuple(stored[name][()] for name in ("data", "indices", "indptr"))
     build = getattr(scipy.sparse, kind)
     return build(parts, shape=tuple(stored.attrs["shape"])).toarray()
-
-
-def _index(frame: Any) -> str:
-    return frame.attrs["_index"]
 
 
 def _column(frame: Any, name: str) -> Any:

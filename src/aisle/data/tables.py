@@ -45,16 +45,25 @@ class Table(NamedTuple):
     context: Context | None = None
     weights: np.ndarray | None = None
 
+    @property
+    def pairs(self) -> list[tuple[Column, np.ndarray]]:
+        """Each column with its numbers."""
+        return list(zip(self.columns, self.values.T, strict=True))
+
+    @property
+    def given(self) -> list[tuple[Column, np.ndarray]]:
+        """Each column that a model is given, with its numbers."""
+        if self.context is None or self.context.condition is None:
+            return []
+        return list(zip(self.conditions, self.context.condition.T, strict=True))
+
     def summary(self) -> list[tuple[str, str, str, str]]:
         """Return name, kind, levels or range, and missing values of each column, as words."""
-        return [described(*pair) for pair in zip(self.columns, self.values.T, strict=True)]
+        return [described(*pair) for pair in self.pairs]
 
     def summary_of_conditions(self) -> list[tuple[str, str, str, str]]:
         """Return the same of the columns that a model is given."""
-        if self.context is None or self.context.condition is None:
-            return []
-        pairs = zip(self.conditions, self.context.condition.T, strict=True)
-        return [described(*pair) for pair in pairs]
+        return [described(*pair) for pair in self.given]
 
 
 def read_table(
@@ -91,12 +100,11 @@ def read_table(
     known = None if isinstance(columns, Mapping) else columns
     _check_known(raw, wanted, "columns")
     conditions, given = _conditions(raw, condition, wanted)
-    apart = {column.name for column in conditions}
-    beside = {}
-    for role, name in (("exposure", exposure), ("weights", weights)):
-        if name is not None and not (role == "exposure" and _is_total(raw, name)):
-            beside[role] = _beside(raw, name, role)
-            apart.add(name)
+    is_total = exposure == TOTAL and TOTAL not in {**raw.labels, **raw.columns}
+    asked = {"exposure": None if is_total else exposure, "weights": weights}
+    roles = {role: name for role, name in asked.items() if name is not None}
+    beside = {role: _beside(raw, name, role) for role, name in roles.items()}
+    apart = {column.name for column in conditions} | set(roles.values())
     if known is not None:
         _check_known(raw, [column.name for column in known], "columns")
         found = [(c, encoded(c, _cells_of(raw, c.name), raw.place)) for c in known]
@@ -105,7 +113,7 @@ def read_table(
         found, remarks = _modelled(raw, wanted, apart)
     modelled, arrays = zip(*found, strict=True)
     values = np.stack(arrays, axis=1)
-    if exposure is not None and "exposure" not in beside:
+    if is_total:
         beside["exposure"] = _totals(raw, modelled, values)
     context = None
     if conditions or exposure is not None:
@@ -214,10 +222,6 @@ def _totals(raw: Raw, columns: Sequence[Column], values: np.ndarray) -> np.ndarr
             "out, or name a column of exposures"
         )
     return totals
-
-
-def _is_total(raw: Raw, name: str) -> bool:
-    return name == TOTAL and name not in {**raw.labels, **raw.columns}
 
 
 def _cells_of(raw: Raw, name: str) -> Cells:

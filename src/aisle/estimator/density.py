@@ -22,9 +22,9 @@ from sklearn.utils.validation import (
 from aisle.errors import InputError, check, check_count, check_positive
 from aisle.estimator import columns, saving
 from aisle.estimator.starting import Form
-from aisle.estimator.training import Settings, examples_of, score, train
+from aisle.estimator.training import Settings, examples_of, train
 from aisle.evaluation import Certificate, LogLikelihood, Sampler, impute, log_likelihood
-from aisle.evaluation.rows import RowScores, encode_rows
+from aisle.evaluation.rows import RowScores, encode_rows, score_rows
 from aisle.learning.methods import AIS, IWAE, Method, check_method
 from aisle.models import sample
 
@@ -146,15 +146,16 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
     def score_rows(self, X: Any) -> RowScores:
         """Return log p(x) of each row with its Monte Carlo error, effective chains and latents."""
-        values = self._values(X)
-        return score((self.model_, self.proposal_), values, self._ladder, self.num_chains)
+        rows = examples_of(self._values(X))
+        networks = (self.model_, self.proposal_)
+        return score_rows(*networks, rows, self._ladder, num_chains=self.num_chains)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the mean of z of each row, by the encoder or by annealing."""
         if self.embedding == "annealing":
             return self.score_rows(X).latents
-        values = self._values(X)
-        return encode_rows(self.proposal_, examples_of(values))
+        rows = examples_of(self._values(X))
+        return encode_rows(self.proposal_, rows)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return E[x|z] for rows of latents; of categories, the mean of their codes."""
@@ -173,11 +174,9 @@ class LatentDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         check_is_fitted(self)
         check_count("n_samples", n_samples)
         drawn = np.asarray(sample(self.model_, n_samples, seed=_seed(random_state)), np.float64)
-        return (
-            drawn
-            if self.columns_ is None
-            else columns.as_frame(drawn, self.columns_, self._library)
-        )
+        if self.columns_ is None:
+            return drawn
+        return columns.as_frame(drawn, self.columns_, self._library)
 
     def impute(
         self, X: Any, *, num_draws: int = 50, average: bool = True, random_state: Any = None

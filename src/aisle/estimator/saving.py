@@ -8,8 +8,8 @@ import numpy as np
 
 from aisle.data.tables import Column
 from aisle.errors import InputError
-from aisle.estimator.starting import Form, build, likelihood_of
-from aisle.estimator.training import kernel_of_scores
+from aisle.estimator.starting import Form, build
+from aisle.estimator.training import SCORE_KERNEL
 from aisle.runs import weights
 from aisle.runs.forms import stand_in
 
@@ -56,8 +56,8 @@ def load(kind: type, path: Path) -> Any:
     lists = {name: tuple(plain[name]) for name in ("families", "num_levels", "hidden")}
     form = Form(num_latents=plain["num_latents"], **lists)
     rows = stand_in(form.families, form.num_levels)
-    networks = build(form, *likelihood_of(form, rows), 0, None)
-    ladder = kernel_of_scores().ladder(params["num_temperatures"])
+    networks = build(form, rows, 0)
+    ladder = SCORE_KERNEL.ladder(params["num_temperatures"])
     static = eqx.filter((*networks, ladder), eqx.is_inexact_array, inverse=True)
     loaded = weights.load(path, _arrays(*networks, ladder))
     parts = tuple(loaded[name] for name in ("model", "proposal", "ladder"))

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from aisle.models import WHOLE, Likelihood
 from aisle.models.context import Takes
-from aisle.models.latent import Encoder, LatentModel
+from aisle.models.latent import Encoder, LatentModel, num_inputs
 from aisle.models.likelihoods import constants_of
 from aisle.models.networks import Skip
 from aisle.runs.forms import fit_families
@@ -40,39 +39,25 @@ class Form(NamedTuple):
     num_latents: int
     hidden: tuple[int, ...]
 
-    @property
-    def is_real(self) -> bool:
-        """Whether all columns are normal, so that factor analysis is a start."""
-        return set(self.families) == {"gaussian"}
-
-    @property
-    def has_real(self) -> bool:
-        """Whether there are real numbers, which hardly repeat themselves by chance."""
-        return bool(set(self.families) - WHOLE)
-
-
-def likelihood_of(form: Form, x: np.ndarray) -> tuple[Likelihood, np.ndarray]:
-    """Fit the likelihood of each column; the noise of real ones depends on z."""
-    return fit_families(form.families, form.num_levels, x, {"gaussian": {"scale": "of z"}})
-
 
 def build(
-    form: Form, likelihood: Likelihood, output: np.ndarray, seed: int, factors: int | None
+    form: Form, x: np.ndarray, seed: int, *, is_silent: bool = False
 ) -> tuple[LatentModel, Encoder]:
     """Build networks; weights come from NumPy, as nothing has to be compiled for them.
 
-    Where there are factors, the linear layers hold them and the others begin with nothing.
+    The likelihood of each column is fitted to x, and the noise of real ones depends on z. Beside
+    linear layers that will hold factors, the others begin with nothing: they are silent.
     """
+    options = {"gaussian": {"scale": "of z"}}
+    likelihood, output = fit_families(form.families, form.num_levels, x, options)
     takes, constants = Takes(has_missing=True), constants_of(likelihood)
-    num_inputs = jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
-    num_inputs += likelihood.num_features
     shapes = [
         (form.num_latents, *form.hidden, likelihood.num_outputs),
-        (num_inputs, *reversed(form.hidden), 2 * form.num_latents),
+        (num_inputs(likelihood, takes), *reversed(form.hidden), 2 * form.num_latents),
     ]
     random = np.random.default_rng(seed)
-    decoder, encoder = (_filled(shape, random, is_silent=factors is not None) for shape in shapes)
-    decoder = _with_linear(decoder, None, output)
+    decoder, encoder = (_filled(shape, random, is_silent=is_silent) for shape in shapes)
+    decoder = eqx.tree_at(lambda n: n.linear.bias, decoder, jnp.asarray(output, jnp.float32))
     model = LatentModel(decoder, likelihood, form.num_latents, (likelihood.num_features,), takes)
     return model, Encoder(constants, encoder, takes)
 
@@ -96,15 +81,12 @@ def _filled(sizes: tuple[int, ...], random: np.random.Generator, *, is_silent: b
         network = eqx.tree_at(
             lambda n: n.network.layers[-1].weight, network, jnp.zeros_like(last.weight)
         )
-    return _with_linear(network, np.zeros((sizes[-1], sizes[0])), None)
+    return _with_linear(network, np.zeros((sizes[-1], sizes[0])), np.zeros(sizes[-1]))
 
 
-def _with_linear(network: Skip, weight: np.ndarray | None, bias: np.ndarray | None) -> Skip:
-    if weight is not None:
-        network = eqx.tree_at(lambda n: n.linear.weight, network, jnp.asarray(weight, jnp.float32))
-    if bias is not None:
-        network = eqx.tree_at(lambda n: n.linear.bias, network, jnp.asarray(bias, jnp.float32))
-    return network
+def _with_linear(network: Skip, weight: np.ndarray, bias: np.ndarray) -> Skip:
+    linear = (jnp.asarray(weight, jnp.float32), jnp.asarray(bias, jnp.float32))
+    return eqx.tree_at(lambda n: (n.linear.weight, n.linear.bias), network, linear)
 
 
 def with_factors(
@@ -137,7 +119,9 @@ def choose_factors(x: np.ndarray, folds: Sequence[np.ndarray], most: int, usual:
 
     More than the usual number must be worth it.
     """
-    inside = np.nan_to_num((x - np.nanmean(x, axis=0)) / _deviations(x))
+    deviations = np.nanstd(x, axis=0)
+    inside = (x - np.nanmean(x, axis=0)) / np.where(deviations > 0, deviations, 1)
+    inside = np.nan_to_num(inside)
     if not folds:
         return 0
     parts = [(np.delete(inside, fold, axis=0), inside[fold]) for fold in folds]
@@ -158,11 +142,6 @@ def _held_out(rest: np.ndarray, fold: np.ndarray, number: int) -> float:
     covariance = loadings @ loadings.T + np.diag(noise)
     normal: Any = multivariate_normal
     return float(np.mean(normal.logpdf(fold, rest.mean(axis=0), covariance)))
-
-
-def _deviations(x: np.ndarray) -> np.ndarray:
-    deviations = np.nanstd(x, axis=0)
-    return np.where(deviations > 0, deviations, 1)
 
 
 def _factors(inside: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ to a power of two, batches are always full, and held-out rows are scored in tile
 the folds of a cross-validation share their programs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.annealing import Kernel, Ladder, schedules
@@ -23,15 +22,18 @@ from aisle.context import Context, InContext
 from aisle.data import View
 from aisle.errors import TrainingError
 from aisle.estimator.columns import Rows
-from aisle.estimator.starting import Form, build, choose_factors, likelihood_of, with_factors
+from aisle.estimator.starting import Form, build, choose_factors, with_factors
 from aisle.evaluation.rows import score_rows, tuned
 from aisle.learning.methods import VAE, Method
 from aisle.learning.plan import trained_arrays
 from aisle.learning.updates import Batches, Step, init_state, make_chunk
+from aisle.models import WHOLE
 from aisle.progress import Progress
 
 Weights = tuple[Any, Any]
 
+# Of the chains that score rows.
+SCORE_KERNEL = Kernel.tuned(schedule=schedules.sigmoid)
 BATCH = 64
 _LEAST_ROWS = 256
 # Updates of one compiled call; between two looks at held-out rows there are as many of these as one
@@ -85,9 +87,13 @@ class Trained(NamedTuple):
     num_updates: tuple[int, ...]
 
 
-def kernel_of_scores() -> Kernel:
-    """Return the kernel of the chains that score rows."""
-    return Kernel.tuned(schedule=schedules.sigmoid)
+class _Phase(NamedTuple):
+    """Training by one method: updates at the most, learning rate and seed."""
+
+    method: Method
+    length: int
+    rate: float
+    seed: int
 
 
 def examples_of(x: np.ndarray) -> InContext:
@@ -97,44 +103,58 @@ def examples_of(x: np.ndarray) -> InContext:
 
 def train(form: Form, rows: Rows, settings: Settings) -> Trained:
     """Train networks, for as long as held-out rows gain."""
-    x, weights, patterns = rows
-    likelihood, output = likelihood_of(form, x)
+    x, every = rows.values, np.arange(len(rows.values))
     # Of real numbers a copy tells what is held out; of bits and counts it is another such row.
-    folds = _folds(patterns if form.has_real else np.arange(len(x)), settings.seed)
-    factors = None
-    if form.is_real:
-        most = _NUM_LATENTS[-1] if settings.may_grow else form.num_latents
-        factors = choose_factors(x, folds, min(most, x.shape[1]), form.num_latents)
-        enough = next(n for n in (form.num_latents, *_NUM_LATENTS) if n >= factors)
-        form = form._replace(num_latents=enough)
-    built = build(form, likelihood, output, settings.seed, factors)
-
-    def start(chosen: np.ndarray) -> Weights:
-        return built if factors is None else with_factors(*built, x[chosen], factors)
-
-    every = np.arange(len(x))
+    folds = _folds(every if set(form.families) <= WHOLE else rows.patterns, settings.seed)
     parts = [np.delete(every, fold) for fold in folds]
-    trials = [_Trial(x, weights, part, start(part)) for part in parts]
-    whole = _Trial(x, weights, every, start(every))
-    ladder = kernel_of_scores().ladder(settings.num_temperatures)
+    form, (*trials, whole) = _starts(form, x, folds, [*parts, every], settings)
+    ladder = SCORE_KERNEL.ladder(settings.num_temperatures)
+
+    def held_out(trials: Sequence[Weights]) -> float:
+        """Return the mean score of what is held out, minus infinity where one is not finite."""
+        pairs = zip(trials, folds, strict=True)
+        scores = [
+            score_rows(*own, examples_of(x[fold]), ladder, num_chains=settings.num_chains).log_p
+            for own, fold in pairs
+        ]
+        found, weights = np.concatenate(scores), rows.weights[np.concatenate(folds)]
+        return float(np.average(found, weights=weights)) if np.all(np.isfinite(found)) else -np.inf
+
     lengths = []
     for number, method in enumerate(m for m in (VAE(), settings.method) if m is not None):
         share, rate = (_METHOD_SHARE, _METHOD_RATE) if number else (1.0, 1.0)
         length = _length(len(x), settings.max_updates, share)
         phase = _Phase(method, length, rate * settings.learning_rate, settings.seed)
-        found = _best_length(phase, trials, folds, rows, ladder, settings)
-        whole = whole.advanced(phase, found)
+        found, trials = _best(phase, trials, parts, rows, held_out, settings.show_progress)
+        (whole,) = _advanced(whole, phase, every, rows, [found])
         lengths.append(found)
         if not found:
             # Where networks gain nothing over the start, a better gradient of theirs will not, too.
             break
-    model, proposal = whole.weights
-    ladder = tuned(
-        *(model, proposal, examples_of(x), ladder),
-        num_chains=settings.num_chains,
-        target=kernel_of_scores().target_accept,
-    )
-    return Trained(model, proposal, form, ladder, tuple(lengths))
+    target = SCORE_KERNEL.target_accept
+    ladder = tuned(*whole, examples_of(x), ladder, num_chains=settings.num_chains, target=target)
+    return Trained(*whole, form, ladder, tuple(lengths))
+
+
+def _starts(
+    form: Form,
+    x: np.ndarray,
+    folds: Sequence[np.ndarray],
+    parts: Sequence[np.ndarray],
+    settings: Settings,
+) -> tuple[Form, list[Weights]]:
+    """Return networks for each part of the rows, and their form, with as many latents as it takes.
+
+    Where all columns are normal they are factor analysis of the part, or else they are the same.
+    """
+    if set(form.families) != {"gaussian"}:
+        return form, [build(form, x, settings.seed)] * len(parts)
+    most = _NUM_LATENTS[-1] if settings.may_grow else form.num_latents
+    factors = choose_factors(x, folds, min(most, x.shape[1]), form.num_latents)
+    enough = next(n for n in (form.num_latents, *_NUM_LATENTS) if n >= factors)
+    form = form._replace(num_latents=enough)
+    built = build(form, x, settings.seed, is_silent=True)
+    return form, [with_factors(*built, x[part], factors) for part in parts]
 
 
 def _folds(patterns: np.ndarray, seed: int) -> list[np.ndarray]:
@@ -158,90 +178,6 @@ def _length(number: int, max_updates: int | None, share: float) -> int:
     return max(1, round(wanted * share / _LOOK)) * _LOOK
 
 
-class _Phase:
-    """A method with its optimiser, for networks of one form."""
-
-    def __init__(self, method: Method, length: int, rate: float, seed: int):
-        self.method, self.length, self.seed = method, length, seed
-        self.optimizer = remembered(("estimator", rate), lambda: optax.adam(rate))
-        # One device: tables are small, and numbers must not depend on how many there are.
-        self.mesh = jax.sharding.Mesh(jax.devices()[:1], ("batch",))
-
-    def step(self, static: PyTree) -> Step:
-        """Return what an update does."""
-        return Step(static, self.method, self.optimizer, View())
-
-
-class _Trial(NamedTuple):
-    """Networks in training on some of the rows."""
-
-    x: np.ndarray
-    row_weights: np.ndarray
-    chosen: np.ndarray
-    weights: Weights
-
-    def advanced(self, phase: _Phase, last: int) -> "_Trial":
-        """Return the trial after so many updates of a phase."""
-        walk = _Walk(self, phase)
-        walk.advance(last)
-        return self._replace(weights=walk.weights)
-
-
-class _Walk:
-    """A trial on its way through a phase."""
-
-    def __init__(self, trial: _Trial, phase: _Phase):
-        params, self._static = trained_arrays(*trial.weights)
-        step = phase.step(self._static)
-        bare = step._replace(static=eqx.filter(step.static, eqx.is_array, inverse=True))
-        first = remembered(("first", bare), lambda: jax.jit(partial(init_state, step=bare)))
-        # Placed as updates will leave it, or the second call would be compiled anew.
-        everywhere = jax.NamedSharding(phase.mesh, jax.P())
-        self._state = processes.place(first(params), everywhere)
-        self._run = make_chunk(step, phase.mesh, BATCH, is_quick=True)
-        self._key, self._number = jax.random.key(phase.seed), jnp.asarray(_LOOK, jnp.int32)
-        self._examples, self._row_weights = _filled(trial)
-        self._order = _order(trial.chosen, phase)
-        self.done = 0
-
-    def advance(self, last: int) -> None:
-        """Make the updates up to the last one."""
-        while self.done < last:
-            positions: Any = self._order[self.done : self.done + _LOOK]
-            batches = Batches(self._examples, positions, positions, self._row_weights)
-            self._state, log = self._run(self._state, self._key, batches, self._number)
-            self.done += _LOOK
-            if np.all(np.asarray(log.is_skipped)):
-                raise TrainingError(
-                    f"training diverged: no gradient of the last {_LOOK} updates was finite; lower "
-                    "learning_rate, or look at the values of X"
-                )
-
-    @property
-    def weights(self) -> Weights:
-        """Model and proposal as they are now."""
-        # Copies: the next updates take over the memory of the state.
-        params = jax.tree.map(lambda a: np.array(a), self._state.params)
-        return eqx.combine(params, self._static)
-
-
-def _filled(trial: _Trial) -> tuple[InContext, jax.Array]:
-    """Return all rows and their weights, filled up to a power of two."""
-    number = len(trial.x)
-    size = max(_LEAST_ROWS, 1 << (number - 1).bit_length())
-    places = np.minimum(np.arange(size), number - 1)
-    own = trial.row_weights / trial.row_weights[trial.chosen].mean()
-    return examples_of(trial.x[places]), jnp.asarray(own[places], jnp.float32)
-
-
-def _order(chosen: np.ndarray, phase: _Phase) -> np.ndarray:
-    """Return the rows of each update: one permutation after another, cut into batches."""
-    total = phase.length * BATCH
-    random = np.random.default_rng([phase.seed, 2])
-    passes = [random.permutation(chosen) for _ in range(-(-total // len(chosen)))]
-    return np.concatenate(passes)[:total].reshape(phase.length, BATCH).astype(np.int32)
-
-
 def _looks(length: int) -> list[int]:
     """Return after how many updates to look: the later, the less often, as less changes."""
     looks = [0]
@@ -250,53 +186,78 @@ def _looks(length: int) -> list[int]:
     return looks
 
 
-def _best_length(
+def _best(
     phase: _Phase,
-    trials: list[_Trial],
-    folds: Sequence[np.ndarray],
+    trials: list[Weights],
+    parts: Sequence[np.ndarray],
     rows: Rows,
-    ladder: Ladder,
-    settings: Settings,
-) -> int:
-    """Train on all folds until what they hold out gains no more; leave them at the best length."""
-    if not trials:
-        return 0
-    walks = [_Walk(trial, phase) for trial in trials]
-    look = partial(_mean_score, folds=folds, rows=rows, ladder=ladder, settings=settings)
-    best, best_length, best_weights = -np.inf, 0, [trial.weights for trial in trials]
-    with Progress(phase.length, _name(phase), "rows", is_shown=settings.show_progress) as bar:
-        for length in _looks(phase.length):
-            for walk in walks:
-                walk.advance(length)
-            weights = [walk.weights for walk in walks]
-            score = look(weights)
-            bar.advance(length, _name(phase), f"held-out bound {score:.2f}")
+    held_out: Callable[[Sequence[Weights]], float],
+    show_progress: bool,
+) -> tuple[int, list[Weights]]:
+    """Train on parts of the rows until what is held out gains no more.
+
+    Return after how many updates it was best, and the networks as they were then.
+    """
+    if not parts:
+        return 0, trials
+    looks, name = _looks(phase.length), type(phase.method).__name__.lower()
+    walks = [_advanced(own, phase, p, rows, looks) for own, p in zip(trials, parts, strict=True)]
+    best, best_length = -np.inf, 0
+    with Progress(phase.length, name, "rows", is_shown=show_progress) as bar:
+        for length, *found in zip(looks, *walks, strict=True):
+            score = held_out(found)
+            bar.advance(length, name, f"held-out bound {score:.2f}")
             if score > best:
-                best, best_length, best_weights = score, length, weights
+                best, best_length, trials = score, length, found
             elif length >= 1.5 * best_length + _PATIENCE:
                 break
-    for i, weights in enumerate(best_weights):
-        trials[i] = trials[i]._replace(weights=weights)
-    return best_length
+    return best_length, trials
 
 
-def _mean_score(
-    weights: list[Weights],
-    folds: Sequence[np.ndarray],
-    rows: Rows,
-    ladder: Ladder,
-    settings: Settings,
-) -> float:
-    pairs, x = zip(weights, folds, strict=True), rows.values
-    every = [score(own, x[fold], ladder, settings.num_chains).log_p for own, fold in pairs]
-    found, row_weights = np.concatenate(every), rows.weights[np.concatenate(folds)]
-    return float(np.average(found, weights=row_weights)) if np.all(np.isfinite(found)) else -np.inf
+def _advanced(
+    weights: Weights, phase: _Phase, chosen: np.ndarray, rows: Rows, looks: Sequence[int]
+) -> Iterator[Weights]:
+    """Train on the chosen rows, and yield model and proposal after each of so many updates."""
+    params, static = trained_arrays(*weights)
+    optimizer = remembered(("estimator", phase.rate), lambda: optax.adam(phase.rate))
+    step = Step(static, phase.method, optimizer, View())
+    bare = step._replace(static=eqx.filter(static, eqx.is_array, inverse=True))
+    first = remembered(("first", bare), lambda: jax.jit(partial(init_state, step=bare)))
+    # One device: tables are small, and numbers must not depend on how many there are.
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("batch",))
+    # Placed as updates will leave it, or the second call would be compiled anew.
+    state = processes.place(first(params), jax.NamedSharding(mesh, jax.P()))
+    run = make_chunk(step, mesh, BATCH, is_quick=True)
+    key, number = jax.random.key(phase.seed), jnp.asarray(_LOOK, jnp.int32)
+    (examples, row_weights), order = _filled(rows, chosen), _order(chosen, phase)
+    done = 0
+    for last in looks:
+        while done < last:
+            positions: Any = order[done : done + _LOOK]
+            batches = Batches(examples, positions, positions, row_weights)
+            state, log = run(state, key, batches, number)
+            done += _LOOK
+            if np.all(np.asarray(log.is_skipped)):
+                raise TrainingError(
+                    f"training diverged: no gradient of the last {_LOOK} updates was finite; lower "
+                    "learning_rate, or look at the values of X"
+                )
+        # Copies: the next updates take over the memory of the state.
+        yield eqx.combine(jax.tree.map(lambda a: np.array(a), state.params), static)
 
 
-def score(weights: Weights, x: np.ndarray, ladder: Ladder, num_chains: int) -> Any:
-    """Score rows; see `aisle.evaluation.rows.score_rows`."""
-    return score_rows(*weights, examples_of(x), ladder, num_chains=num_chains)
+def _filled(rows: Rows, chosen: np.ndarray) -> tuple[InContext, jax.Array]:
+    """Return all rows and their weights, filled up to a power of two."""
+    number = len(rows.values)
+    size = max(_LEAST_ROWS, 1 << (number - 1).bit_length())
+    places = np.minimum(np.arange(size), number - 1)
+    own = rows.weights / rows.weights[chosen].mean()
+    return examples_of(rows.values[places]), jnp.asarray(own[places], jnp.float32)
 
 
-def _name(phase: _Phase) -> str:
-    return type(phase.method).__name__.lower()
+def _order(chosen: np.ndarray, phase: _Phase) -> np.ndarray:
+    """Return the rows of each update: one permutation after another, cut into batches."""
+    total = phase.length * BATCH
+    random = np.random.default_rng([phase.seed, 2])
+    passes = [random.permutation(chosen) for _ in range(-(-total // len(chosen)))]
+    return np.concatenate(passes)[:total].reshape(phase.length, BATCH).astype(np.int32)

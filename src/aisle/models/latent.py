@@ -181,13 +181,12 @@ def mlp_model(
         num_conditions = conditions.num_features
     takes = Takes(num_conditions, has_missing, has_exposure, typical_exposure)
     takes.check_likelihood(likelihood)
-    num_seen = num_conditions if conditions is None else _num_inputs(conditions)
+    num_seen = num_conditions if conditions is None else num_inputs(conditions, Takes())
     key_decoder, key_encoder = jax.random.split(key)
     network = MLP(key_decoder, (num_latents + num_seen, *hidden, len(output)), activation)
     decoder = eqx.tree_at(lambda n: n.layers[-1].bias, network, jnp.asarray(output, float))
     constants = constants_of(likelihood)
-    num_inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features) + num_seen
-    sizes = (num_inputs, *reversed(hidden), 2 * num_latents)
+    sizes = (num_inputs(constants, takes) + num_seen, *reversed(hidden), 2 * num_latents)
     shape = (likelihood.num_features,)
     model = LatentModel(decoder, likelihood, num_latents, shape, takes, conditions=conditions)
     # Arrays that are also in the model would be trained twice.
@@ -253,8 +252,7 @@ def convolutional_model(
         key_decoder, num_latents, num_hidden, channels, full, output, activation
     )
     constants, takes = constants_of(likelihood), Takes(has_missing=has_missing)
-    inputs = _num_inputs(constants) + takes.num_inputs(likelihood.num_features)
-    outputs = 2 * num_latents
+    inputs, outputs = num_inputs(constants, takes), 2 * num_latents
     network = ConvolutionalEncoder(
         key_encoder, full, inputs, channels, num_hidden, outputs, activation
     )
@@ -274,6 +272,7 @@ def _check_sizes(likelihood: Likelihood, output: np.ndarray, **sizes: int | Sequ
         )
 
 
-def _num_inputs(likelihood: Likelihood) -> int:
-    """Return how many numbers an encoder sees."""
-    return jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
+def num_inputs(likelihood: Likelihood, takes: Takes) -> int:
+    """Return how many numbers an encoder sees beside those of the condition."""
+    of_x = jax.eval_shape(likelihood.standardise, jnp.zeros(likelihood.num_features)).size
+    return of_x + takes.num_inputs(likelihood.num_features)

@@ -83,9 +83,8 @@ class LinearGaussian(eqx.Module):
         covariance = jnp.where(is_pair, covariance, jnp.eye(len(self.bias)))
         centred = jnp.where(self.is_observed, x - self.bias, 0)
         added = 0.5 * math.log(2 * math.pi) * jnp.sum(~self.is_observed)
-        return (
-            dist.MultivariateNormal(jnp.zeros_like(centred), covariance).log_prob(centred) + added
-        )
+        normal = dist.MultivariateNormal(jnp.zeros_like(centred), covariance)
+        return normal.log_prob(centred) + added
 
     def posterior(self, x: Float[Array, " observed"]) -> dist.MultivariateNormal:
         """Return the exact p(z|x), which has a full covariance."""

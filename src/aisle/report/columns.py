@@ -82,13 +82,18 @@ class Labels(NamedTuple):
     levels: tuple[str, ...]
     codes: np.ndarray
 
+    def frequent(self, most: int) -> list[int]:
+        """Return the codes of the most frequent levels, in order."""
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
+        found = np.argsort(-counts, kind="stable")[:most]
+        return sorted(int(code) for code in found if counts[code])
+
 
 def marginals(table: Table, samples: Mapping[int, np.ndarray]) -> list[Marginal]:
     """Compare each column in the data with it in samples, on bars that the data decide."""
-    own = zip(table.columns, table.values.T, strict=True)
     return [
         compared(column, bars_of(column, values), values, {k: s[:, i] for k, s in samples.items()})
-        for i, (column, values) in enumerate(own)
+        for i, (column, values) in enumerate(table.pairs)
     ]
 
 
@@ -172,13 +177,6 @@ def principal_components(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), axis=1)
     axes = (axes * np.where(largest < 0, -1, 1))[:2]
     return centred @ axes.T, scales[:2] ** 2 / max(np.sum(scales**2), 1e-30)
-
-
-def conditions_of(table: Table) -> list[tuple[Column, np.ndarray]]:
-    """Return the columns that a model is given, with their numbers in all rows."""
-    if table.context is None or table.context.condition is None:
-        return []
-    return list(zip(table.conditions, table.context.condition.T, strict=True))
 
 
 def labels_of(column: Column, values: np.ndarray) -> Labels:

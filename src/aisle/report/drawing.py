@@ -41,8 +41,8 @@ _SMALL = (3.1, 1.75)
 _MOST_LETTERS = 18
 # Of correlations; both can be seen on white and on black.
 _ABOVE, _BELOW = "#2f86c9", "#d9661f"
-# Of labels beyond the colours.
-MARKERS: tuple[str, ...] = ("o", "^", "s")
+# Of labels beyond the colours, with what they look like in a text.
+_MARKERS = {"o": "●", "^": "▲", "s": "■"}
 
 
 def training(group: Group) -> list[str]:
@@ -74,7 +74,7 @@ def gains(group: Group) -> str:
     if len(known) < 2:
         return ""
     title = "gain in log p(x), two standard errors to each side"
-    figure, axes = _figure(title, "nats", 0.9 + 0.25 * len(known))
+    figure, axes = _figure(title, "nats", height=0.9 + 0.25 * len(known))
     for m, gain in known:
         axes.errorbar(gain.mean, -m.style, xerr=2 * gain.standard_error, fmt="o", **_look(m.style))
     axes.axvline(0, color=_FAINT, linewidth=0.8)
@@ -86,9 +86,7 @@ def gains(group: Group) -> str:
 
 def marginal(one: Marginal, label: str) -> str:
     """Draw a column: the data in grey, samples in the colours of their runs."""
-    figure = Figure(figsize=_SMALL)
-    axes = figure.subplots()
-    _frame(axes, "", "")
+    figure, axes = _figure("", "", *_SMALL)
     shares = [one.data, *one.models.values()]
     looks = [{"color": _FAINT}, *(_look(style) for style in one.models)]
     if one.bars.names:
@@ -127,9 +125,8 @@ def _level_bars(
 def strip(rest: Sequence[Marginal], label: str) -> str:
     """Draw the differences of columns that have no plot of their own, a point for each."""
     styles = sorted({style for one in rest for style in one.differences})
-    figure = Figure(figsize=(2 * _WIDTH, 0.7 + 0.2 * len(styles)))
-    axes = figure.subplots()
-    _frame(axes, "difference of each other column", "")
+    title = "difference of each other column"
+    figure, axes = _figure(title, "", 2 * _WIDTH, 0.7 + 0.2 * len(styles))
     for style in styles:
         values = [one.differences[style] for one in rest]
         look = _look(style) | {"linestyle": "none", "marker": "o", "markersize": 5}
@@ -142,9 +139,7 @@ def strip(rest: Sequence[Marginal], label: str) -> str:
 
 def heat_map(names: Sequence[str], values: np.ndarray, label: str) -> str:
     """Draw correlations: one colour above zero, another below, the stronger the more opaque."""
-    figure = Figure(figsize=(_WIDTH, 1.1 + 0.15 * max(12, len(names))))
-    axes = figure.subplots()
-    _frame(axes, "", "")
+    figure, axes = _figure("", "", height=1.1 + 0.15 * max(12, len(names)))
     known = np.nan_to_num(values)
     pixels = np.empty((*values.shape, 4))
     pixels[..., :3] = np.where(known[..., None] > 0, to_rgb(_ABOVE), to_rgb(_BELOW))
@@ -167,11 +162,11 @@ def latents(points: np.ndarray, shares: np.ndarray, codes: np.ndarray, label: st
     """
     if points.shape[1] == 1:
         points = np.stack([points[:, 0], np.random.RandomState(0).uniform(size=len(points))], 1)
-        figure, axes = _figure("", "the only latent; the height means nothing", 3.6)
+        figure, axes = _figure("", "the only latent; the height means nothing", height=3.6)
         axes.yaxis.set_major_locator(NullLocator())
     else:
         first = f"first principal component, {shares[0]:.0%} of the variance"
-        figure, axes = _figure(f"second principal component, {shares[1]:.0%}", first, 3.6)
+        figure, axes = _figure(f"second principal component, {shares[1]:.0%}", first, height=3.6)
     for code in np.unique(codes).tolist():
         own = points[codes == code]
         color, marker = mark(code)
@@ -181,22 +176,22 @@ def latents(points: np.ndarray, shares: np.ndarray, codes: np.ndarray, label: st
 
 def mark(code: int) -> tuple[str, str]:
     """Return the colour and the marker of a label."""
+    markers = list(_MARKERS)
     if code < 0:
-        return _FAINT, MARKERS[0]
-    return _COLORS[code % len(_COLORS)], MARKERS[code // len(_COLORS) % len(MARKERS)]
+        return _FAINT, markers[0]
+    return _COLORS[code % len(_COLORS)], markers[code // len(_COLORS) % len(markers)]
 
 
-def variable(color: str) -> str:
-    """Return the page's name of a colour."""
-    return _VARIABLES[color]
+def mark_in_text(code: int) -> tuple[str, str]:
+    """Return the page's name of the colour of a label, and its marker as a letter."""
+    color, marker = mark(code)
+    return _VARIABLES[color], _MARKERS[marker]
 
 
 def _short(name: str) -> str:
-    return (
-        name
-        if len(name) <= _MOST_LETTERS
-        else f"{name[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
-    )
+    if len(name) <= _MOST_LETTERS:
+        return name
+    return f"{name[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def moments(data: np.ndarray, samples: Mapping[int, np.ndarray], label: str) -> str:
@@ -229,8 +224,10 @@ def _look(style: int) -> dict[str, Any]:
     return {"color": _COLORS[style % len(_COLORS)], "linestyle": dashes}
 
 
-def _figure(title: str, x_label: str, height: float = 3.1) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(_WIDTH, height))
+def _figure(
+    title: str, x_label: str, width: float = _WIDTH, height: float = 3.1
+) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height))
     axes = figure.subplots()
     _frame(axes, title, x_label)
     return figure, axes

@@ -30,7 +30,6 @@ _NUM_PAIRS = 8
 _MOST_CONDITIONS, _MOST_BY_CONDITION = 6, 4
 # Labels with a mark of their own; examples with others are grey.
 _MOST_LABELS = 12
-_SYMBOLS = dict(zip(drawing.MARKERS, "●▲■", strict=True))
 
 # Samples of each run, by its style.
 Samples = Mapping[int, np.ndarray]
@@ -85,19 +84,18 @@ def _of_correlations(
     data = correlations(table.values[:, chosen])
     models = {style: correlations(own[:, chosen]) for style, own in samples.items()}
     pairs = largest_differences(data, list(models.values()), _NUM_PAIRS) if models else []
-    found = {"data": data, **{titles[style]: own for style, own in models.items()}}
+    found, runs = [data, *models.values()], [titles[style] for style in models]
+    places = ["the data", *(f"samples of {name}" for name in runs)]
     about = f"Correlations of the columns of {group.data}"
     return {
         "number": len(names),
-        "maps": [drawing.heat_map(names, data, f"{about} in the data.")]
-        + [
-            drawing.heat_map(names, own, f"{about} in samples of {titles[style]}.")
-            for style, own in models.items()
+        "maps": [
+            drawing.heat_map(names, own, f"{about} in {place}.")
+            for own, place in zip(found, places, strict=True)
         ],
-        "titles": list(found),
+        "titles": ["data", *runs],
         "pairs": [
-            (f"{names[i]}, {names[j]}", [number(own[i, j]) for own in found.values()])
-            for i, j in pairs
+            (f"{names[i]}, {names[j]}", [number(own[i, j]) for own in found]) for i, j in pairs
         ],
     }
 
@@ -126,21 +124,14 @@ def _marks(
     """Return the key, as variable of the colour, symbol and name, and the mark of each example."""
     if labels is None:
         return [], np.full(number, style)
-    counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.levels))
-    frequent = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
-    shown = sorted(int(code) for code in frequent if counts[code])
+    shown = labels.frequent(_MOST_LABELS)
     codes = np.full(number, -1)
     for mark, code in enumerate(shown):
         codes[labels.codes == code] = mark
-    key = [(*_in_words(mark), labels.levels[code]) for mark, code in enumerate(shown)]
+    key = [(*drawing.mark_in_text(mark), labels.levels[code]) for mark, code in enumerate(shown)]
     if (codes < 0).any():
-        key.append((*_in_words(-1), "others or missing"))
+        key.append((*drawing.mark_in_text(-1), "others or missing"))
     return key, codes
-
-
-def _in_words(code: int) -> tuple[str, str]:
-    color, marker = drawing.mark(code)
-    return drawing.variable(color), _SYMBOLS[marker]
 
 
 def by_condition(
@@ -155,11 +146,9 @@ def by_condition(
         of_samples: the code of the condition that each was drawn for.
         member: the run.
     """
-    counts = np.bincount(of_rows.codes[of_rows.codes >= 0], minlength=len(of_rows.levels))
-    frequent = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CONDITIONS])
-    codes = [int(code) for code in frequent if counts[code]]
+    codes = of_rows.frequent(_MOST_CONDITIONS)
     found = []
-    for i, (column, values) in enumerate(zip(table.columns, table.values.T, strict=True)):
+    for i, (column, values) in enumerate(table.pairs):
         bars = bars_of(column, values)
         drawn = {code: {member.style: samples[of_samples == code, i]} for code in codes}
         found.append([compared(column, bars, values[of_rows.codes == c], drawn[c]) for c in codes])

@@ -11,7 +11,7 @@ from aisle.data.columns import encoded, inferred
 from aisle.data.labels import known_labels
 from aisle.data.tables import check_name
 from aisle.errors import InputError
-from aisle.report.columns import Labels, conditions_of, labels_of
+from aisle.report.columns import Labels, labels_of
 from aisle.report.reading import Weights
 
 # Held-out examples of each run.
@@ -65,19 +65,16 @@ def _digits(
 
 def _usual(table: Table) -> Labels | None:
     """Label rows by the first condition or column that has levels, or else any condition."""
-    given = conditions_of(table)
-    with_levels = [one for one in given if one[0].kind in _LEVELLED]
+    with_levels = [one for one in table.given if one[0].kind in _LEVELLED]
     for kind in _LEVELLED:
-        pairs = zip(table.columns, table.values.T, strict=True)
-        with_levels += [pair for pair in pairs if pair[0].kind == kind]
-    found = next(iter(with_levels + given), None)
+        with_levels += [pair for pair in table.pairs if pair[0].kind == kind]
+    found = next(iter(with_levels + table.given), None)
     return None if found is None else labels_of(*found)
 
 
 def _named(table: Table, source: str, label: str) -> Labels:
     """Label rows by a column of the model, by a condition, or by another one of the file."""
-    pairs = [*zip(table.columns, table.values.T, strict=True), *conditions_of(table)]
-    for column, values in pairs:
+    for column, values in table.pairs + table.given:
         if column.name == label:
             return labels_of(column, values)
     raw = read_cells(source)

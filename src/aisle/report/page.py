@@ -15,7 +15,7 @@ from aisle.data import Table, spread
 from aisle.files import write_bytes
 from aisle.models.use import simulate
 from aisle.report import comparison, drawing, figures
-from aisle.report.columns import conditions_of, labels_of
+from aisle.report.columns import labels_of
 from aisle.report.comparison import Group, Member
 from aisle.report.pictures import (
     Panel,
@@ -171,8 +171,8 @@ def _by_condition(member: Member, samples: np.ndarray) -> dict[str, list[figures
     """Draw columns by the first of the conditions that a model is given."""
     weights = member.run.weights
     table = weights and weights.table
-    if table is None or not conditions_of(table) or not np.isfinite(samples).all():
+    if table is None or not table.given or not np.isfinite(samples).all():
         return {}
-    of_rows = labels_of(*conditions_of(table)[0])
+    of_rows = labels_of(*table.given[0])
     rows = _rows_of_samples(len(table.values))
     return figures.by_condition(table, of_rows, samples, of_rows.codes[rows], member)

@@ -17,7 +17,6 @@ from aisle.models.doors.sites import (
     Sites,
     axis_of,
     check_sites,
-    inwards,
     is_latent,
     log_probs,
     trained,
@@ -79,7 +78,7 @@ class Chained(eqx.Module):
     def sample(self, key: PRNGKey) -> Latent:
         """Draw z, unconstrained."""
         sites, _ = self.function.trace(self.params, self.x, None, key)
-        return inwards(self.function, sites)
+        return self.function.inwards(sites)
 
     def log_prob(self, z: Latent) -> Scalar:
         """Return the log-density of unconstrained latents."""
@@ -99,9 +98,8 @@ class Packed(eqx.Module):
 
     def log_prob(self, z: Latent) -> Scalar:
         """Return the log-density of unconstrained latents."""
-        return jnp.sum(
-            self.fn.log_prob(jnp.concatenate([jnp.ravel(z[name]) for name, _ in self.shapes]))
-        )
+        vector = jnp.concatenate([jnp.ravel(z[name]) for name, _ in self.shapes])
+        return jnp.sum(self.fn.log_prob(vector))
 
     @property
     def scale(self) -> Latent:
@@ -173,7 +171,7 @@ def guided(function: Function, params: PyTree, x: Any, plate: str | None, model:
         pairs = zip(*map(jax.tree.leaves, laws), strict=True)
         is_chained = not all(np.array_equal(*pair) for pair in pairs)
         guide = Guide(own_params, function, is_chained)
-        z = inwards(function, first)
+        z = function.inwards(first)
     wanted, _ = model.function.trace(model.params, x, z, jax.random.key(0))
     _check_values(first, {name: wanted[name] for name in names})
     _check_density(guide(x), z)

@@ -19,7 +19,6 @@ from aisle.models.doors.sites import (
     Sites,
     axis_of,
     check_sites,
-    inwards,
     is_latent,
     log_probs,
     observed_sites,
@@ -57,7 +56,7 @@ class NumPyroModel(eqx.Module):
     def sample_prior(self, key: PRNGKey) -> Latent:
         """Draw z."""
         sites, _ = self._trace(None, key=key)
-        return inwards(self.function, sites)
+        return self.function.inwards(sites)
 
     def sample_observation(self, key: PRNGKey, z: Latent) -> Observation:
         """Draw x given z."""

@@ -22,14 +22,12 @@ def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def aligned(*values: Any) -> Any:
         rank = max(jnp.ndim(value) for value in values)
-        return function(
-            *(
-                value.reshape((1,) * (rank - jnp.ndim(value)) + value.shape)
-                if jnp.ndim(value)
-                else value
-                for value in values
-            )
-        )
+
+        def raised(value: Any) -> Any:
+            before = (1,) * (rank - jnp.ndim(value))
+            return value.reshape(before + value.shape) if jnp.ndim(value) else value
+
+        return function(*map(raised, values))
 
     return aligned
 

@@ -68,6 +68,11 @@ class Function:
         run = handlers.seed(handlers.substitute(self.call, substitute_fn=value), key)
         return handlers.trace(run).get_trace(batch), sum(volumes, jnp.zeros(()))
 
+    def inwards(self, sites: Sites) -> Latent:
+        """Return the unconstrained numbers of the latent sites."""
+        found = [(way, sites[way.site]) for way in self.latents]
+        return {way.site: way.inwards(site["fn"], site["value"]) for way, site in found}
+
 
 def constrained(value: PyTree, constraint: Any, *, back: bool = False) -> PyTree:
     """Return a parameter where its constraint puts it, or on the way back from there."""
@@ -75,12 +80,6 @@ def constrained(value: PyTree, constraint: Any, *, back: bool = False) -> PyTree
         return value
     transform = biject_to(constraint)
     return (transform.inv if back else transform)(value)
-
-
-def inwards(function: Function, sites: Sites) -> Latent:
-    """Return the unconstrained numbers of the latent sites."""
-    found = [(way, sites[way.site]) for way in function.latents]
-    return {way.site: way.inwards(site["fn"], site["value"]) for way, site in found}
 
 
 def is_latent(site: dict[str, Any]) -> bool:

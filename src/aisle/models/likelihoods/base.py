@@ -1,6 +1,7 @@
 """What every family of likelihoods has in common, and the units of a table's columns."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -14,6 +15,11 @@ from aisle.errors import InputError
 from aisle.types import PRNGKey, Scalar
 
 _Self = TypeVar("_Self", bound="Likelihood")
+
+# Of one example: x as it is stored, real numbers for each feature, and what a decoder gives.
+Values = Shaped[Array, " features"]
+Features = Float[Array, " features"]
+Outputs = Float[Array, " outputs"]
 
 
 class Likelihood(eqx.Module):
@@ -56,17 +62,15 @@ class Likelihood(eqx.Module):
         """
 
     @abc.abstractmethod
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Float[Array, " outputs"]
-    ) -> Float[Array, " features"]:
+    def log_probs(self, x: Values, output: Outputs) -> Features:
         """Return the log-density of each feature, in the units of x."""
 
     @abc.abstractmethod
-    def sample(self, key: PRNGKey, output: Float[Array, " outputs"]) -> Float[Array, " features"]:
+    def sample(self, key: PRNGKey, output: Outputs) -> Features:
         """Draw x, as floats."""
 
     @abc.abstractmethod
-    def mean(self, output: Float[Array, " outputs"]) -> Float[Array, " features"]:
+    def mean(self, output: Outputs) -> Features:
         """Return E[x|z]."""
 
     @abc.abstractmethod
@@ -74,15 +78,13 @@ class Likelihood(eqx.Module):
         """Say which values can be observed at all; features are along the last axes."""
 
     @abc.abstractmethod
-    def standardise(self, x: Shaped[Array, " features"]) -> Float[Array, " inputs"]:
+    def standardise(self, x: Values) -> Float[Array, " inputs"]:
         """Return what an encoder should see: numbers of order one, and 0 for NaN.
 
         Of arrays it may use those in `Units` only.
         """
 
-    def log_prob(
-        self, x: Shaped[Array, " features"], output: Float[Array, " outputs"], **given: Any
-    ) -> Scalar:
+    def log_prob(self, x: Values, output: Outputs, **given: Any) -> Scalar:
         """Return log p(x|z), the sum of `log_probs`, which takes what else is `given`."""
         return jnp.sum(self.log_probs(x, output, **given))
 
@@ -95,8 +97,8 @@ class Units(eqx.Module):
     `freeze=lambda model, proposal: (model.likelihood.units, proposal.likelihood.units)`.
     """
 
-    location: Float[Array, " features"]
-    scale: Float[Array, " features"]
+    location: Features
+    scale: Features
 
     @classmethod
     def of(cls, location: np.ndarray, scale: np.ndarray) -> "Units":
@@ -109,16 +111,16 @@ class Units(eqx.Module):
         return cls.of(np.nanmean(columns, axis=0), np.nanstd(columns, axis=0))
 
     @property
-    def log_scale(self) -> Float[Array, " features"]:
+    def log_scale(self) -> Features:
         """What a density in these units is divided by, as a logarithm."""
         return jax.lax.stop_gradient(jnp.log(self.scale))
 
-    def inwards(self, x: Float[Array, " features"]) -> Float[Array, " features"]:
+    def inwards(self, x: Features) -> Features:
         """Return x in these units."""
         location, scale = jax.lax.stop_gradient((self.location, self.scale))
         return (x - location) / scale
 
-    def outwards(self, x: Float[Array, " features"]) -> Float[Array, " features"]:
+    def outwards(self, x: Features) -> Features:
         """Return what was in these units in those of the data."""
         location, scale = jax.lax.stop_gradient((self.location, self.scale))
         return location + scale * x
@@ -177,13 +179,25 @@ def supported_columns(family: Any, x: ArrayLike) -> np.ndarray:
     return columns
 
 
-def floats(x: Shaped[Array, " features"], like: Array | None = None) -> Float[Array, " features"]:
+def log_of_each(value: ArrayLike | float, num_features: int) -> Features:
+    """Return the logarithm of a parameter of each feature, of which one may be given for all."""
+    return jnp.log(jnp.broadcast_to(jnp.asarray(value, float), (num_features,)))
+
+
+def floats(x: Values, like: Array | None = None) -> Features:
     """Return x as real numbers of the type of an output, or of JAX's own."""
     return x.astype(jnp.result_type(float) if like is None else like.dtype)
 
 
-def without_missing(
-    x: Shaped[Array, " features"], values: Float[Array, " features"]
-) -> Float[Array, " features"]:
+def without_missing(x: Values, values: Features) -> Features:
     """Return `values`, but 0 where x is NaN."""
     return jnp.where(jnp.isnan(floats(x)), 0, values)
+
+
+def reordered(blocks: Sequence[Shaped[Array, " _"]], places: Sequence[np.ndarray]) -> Values:
+    """Return the blocks as one vector, each number at its place."""
+    values = jnp.concatenate(list(blocks)) if len(blocks) > 1 else blocks[0]
+    order = np.concatenate(places)
+    if np.array_equal(order, np.arange(len(order))):
+        return values
+    return values[np.argsort(order)]

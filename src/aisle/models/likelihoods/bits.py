@@ -4,12 +4,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from aisle.errors import InputError
 from aisle.models.likelihoods.base import (
+    Features,
     Likelihood,
+    Values,
     floats,
     supported_columns,
     without_missing,
@@ -43,17 +44,15 @@ class Bernoulli(Likelihood):
         """Which values can be observed, in words."""
         return "0 and 1; bits are drawn from values in [0, 1] by binarize='dynamic'"
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Float[Array, " features"]
-    ) -> Float[Array, " features"]:
+    def log_probs(self, x: Values, output: Features) -> Features:
         """Return the log-probability of each feature."""
         return _log_bernoulli(x.astype(output.dtype), output)
 
-    def sample(self, key: PRNGKey, output: Float[Array, " features"]) -> Float[Array, " features"]:
+    def sample(self, key: PRNGKey, output: Features) -> Features:
         """Draw bits, as 0.0 and 1.0."""
         return jax.random.bernoulli(key, self.mean(output)).astype(output.dtype)
 
-    def mean(self, output: Float[Array, " features"]) -> Float[Array, " features"]:
+    def mean(self, output: Features) -> Features:
         """Return E[x|z]."""
         return jax.nn.sigmoid(output)
 
@@ -64,7 +63,7 @@ class Bernoulli(Likelihood):
         """Say which values can be observed at all."""
         return (values == 0) | (values == 1)
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Float[Array, " features"]:
+    def standardise(self, x: Values) -> Features:
         """Return the bits as they are."""
         return without_missing(x, floats(x))
 
@@ -83,9 +82,7 @@ class Bernoulli(Likelihood):
 
 
 @jax.custom_jvp
-def _log_bernoulli(
-    x: Float[Array, " features"], logits: Float[Array, " features"]
-) -> Float[Array, " features"]:
+def _log_bernoulli(x: Features, logits: Features) -> Features:
     # softplus without log1p, which is slow: the sum over features cannot hold what that would add.
     return x * logits - jnp.maximum(logits, 0) - jnp.log(1 + jnp.exp(-jnp.abs(logits)))
 

@@ -10,8 +10,16 @@ from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from aisle.errors import InputError, check_count
-from aisle.models.likelihoods.base import Likelihood, check_fits, columns_of, floats
-from aisle.models.likelihoods.order import reordered
+from aisle.models.likelihoods.base import (
+    Features,
+    Likelihood,
+    Outputs,
+    Values,
+    check_fits,
+    columns_of,
+    floats,
+    reordered,
+)
 from aisle.types import PRNGKey
 
 # What a level that never occurred has at the least, as for bits.
@@ -97,22 +105,20 @@ class Categorical(Likelihood):
         levels = np.asarray(self.num_levels)
         return [(int(n), np.flatnonzero(levels == n)) for n in np.unique(levels)]
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Float[Array, " outputs"]
-    ) -> Float[Array, " features"]:
+    def log_probs(self, x: Values, output: Outputs) -> Features:
         """Return the log-probability of each feature."""
         blocks = zip(self.groups, self._logits(output), strict=True)
         values = [_log_softmax_at(floats(x[f], output), logits) for (_, f), logits in blocks]
         return self._in_order(values)
 
-    def sample(self, key: PRNGKey, output: Float[Array, " outputs"]) -> Float[Array, " features"]:
+    def sample(self, key: PRNGKey, output: Outputs) -> Features:
         """Draw codes, as floats."""
         blocks = self._logits(output)
         keys = jax.random.split(key, len(blocks))
         draws = [jax.random.categorical(k, b, axis=0) for k, b in zip(keys, blocks, strict=True)]
         return self._in_order([draw.astype(output.dtype) for draw in draws])
 
-    def mean(self, output: Float[Array, " outputs"]) -> Float[Array, " features"]:
+    def mean(self, output: Outputs) -> Features:
         """Return the mean of the codes, which says something where levels are ordered."""
 
         def one(logits: Float[Array, "levels group"]) -> Float[Array, " group"]:
@@ -126,17 +132,17 @@ class Categorical(Likelihood):
         is_code = (rows >= 0) & (rows < np.asarray(self.num_levels)) & (rows == np.floor(rows))
         return is_code.reshape(np.shape(values))
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Float[Array, " inputs"]:
+    def standardise(self, x: Values) -> Float[Array, " inputs"]:
         """Return one-hot codes, in the order of the logits."""
         blocks = [_is_level(floats(x)[f], n) for n, f in self.groups]
         return jnp.concatenate([block.astype(floats(x).dtype).ravel() for block in blocks])
 
-    def _logits(self, output: Float[Array, " outputs"]) -> list[Float[Array, "_ _"]]:
+    def _logits(self, output: Outputs) -> list[Float[Array, "_ _"]]:
         ends = np.cumsum([n * len(features) for n, features in self.groups])
         blocks = jnp.split(output, ends[:-1])
         return [b.reshape(n, -1) for (n, _), b in zip(self.groups, blocks, strict=True)]
 
-    def _in_order(self, blocks: list[Float[Array, " _"]]) -> Float[Array, " features"]:
+    def _in_order(self, blocks: list[Float[Array, " _"]]) -> Features:
         return reordered(blocks, [features for _, features in self.groups])
 
 

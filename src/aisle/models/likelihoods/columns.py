@@ -11,13 +11,17 @@ from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from aisle.errors import InputError
-from aisle.models.likelihoods.base import Likelihood, columns_of
+from aisle.models.likelihoods.base import (
+    Features,
+    Likelihood,
+    Outputs,
+    Values,
+    columns_of,
+    reordered,
+)
 from aisle.models.likelihoods.counts import Counts, Exposure
-from aisle.models.likelihoods.order import reordered
 from aisle.types import PRNGKey
 
-Features = Float[Array, " features"]
-Outputs = Float[Array, " outputs"]
 Fit = Callable[[np.ndarray], tuple[Likelihood, np.ndarray]]
 
 
@@ -67,9 +71,9 @@ class Columns(Likelihood):
         values = columns_of(x)
         _check_once([columns for _, columns in parts], values.shape[1])
         fitted = [_fit(kind, values, list(columns)) for kind, columns in parts]
-        likelihoods = [likelihood for likelihood, _ in fitted]
-        every = zip(likelihoods, (columns for _, columns in parts), strict=True)
-        return cls(list(every)), np.concatenate([output for _, output in fitted])
+        pairs = zip(fitted, parts, strict=True)
+        likelihood = cls([(own, columns) for (own, _), (_, columns) in pairs])
+        return likelihood, np.concatenate([output for _, output in fitted])
 
     @property
     def num_features(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -87,9 +91,7 @@ class Columns(Likelihood):
         kinds = (f"{type(part).__name__}: {part.support}" for part in self.parts)
         return f"columns of different kinds ({'; '.join(kinds)})"
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Outputs, exposure: Exposure = 1.0
-    ) -> Features:
+    def log_probs(self, x: Values, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Return the log-density of each column; the exposure is for those of counts."""
         blocks = zip(self.parts, self._columns_of(x), self._outputs(output), strict=True)
         return self._in_order([p.log_probs(v, o, **_for(p, exposure)) for p, v, o in blocks])
@@ -112,12 +114,12 @@ class Columns(Likelihood):
             is_in[..., columns] = part.is_supported(values[..., columns])
         return is_in
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Float[Array, " inputs"]:
+    def standardise(self, x: Values) -> Float[Array, " inputs"]:
         """Return what an encoder should see of each part, one after another."""
         blocks = zip(self.parts, self._columns_of(x), strict=True)
         return jnp.concatenate([part.standardise(values) for part, values in blocks])
 
-    def _columns_of(self, x: Shaped[Array, " features"]) -> list[Shaped[Array, " _"]]:
+    def _columns_of(self, x: Values) -> list[Shaped[Array, " _"]]:
         return [x[np.asarray(columns)] for columns in self.columns]
 
     def _outputs(self, output: Outputs) -> list[Float[Array, " _"]]:

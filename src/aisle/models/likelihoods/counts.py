@@ -11,13 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from aisle.errors import InputError
 from aisle.models.likelihoods.base import (
+    Features,
     Likelihood,
+    Outputs,
+    Values,
     floats,
+    log_of_each,
     supported_columns,
     without_missing,
 )
@@ -25,8 +29,6 @@ from aisle.models.likelihoods.moments import dispersed, zero_inflated
 from aisle.models.likelihoods.special import log_rise, softplus
 from aisle.types import PRNGKey
 
-Features = Float[Array, " features"]
-Outputs = Float[Array, " outputs"]
 Exposure = Float[Array, ""] | float
 
 
@@ -34,9 +36,7 @@ class Counts(Likelihood):
     """What families of counts have in common: an exposure, and whole numbers."""
 
     @abc.abstractmethod
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Outputs, exposure: Exposure = 1.0
-    ) -> Features:
+    def log_probs(self, x: Values, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Return the log-probability of each feature."""
 
     @abc.abstractmethod
@@ -56,7 +56,7 @@ class Counts(Likelihood):
         """Say which values can be observed at all."""
         return np.isfinite(values) & (values >= 0) & (values == np.floor(values))
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
+    def standardise(self, x: Values) -> Features:
         """Return log(1 + x), as counts differ widely."""
         return without_missing(x, jnp.log1p(floats(x)))
 
@@ -82,17 +82,15 @@ class Poisson(Counts):
             x: training examples along the first axis; NaN is missing.
             exposure: of each example.
         """
-        columns, exposures = _counts_of(x, exposure)
-        return cls(columns.shape[1]), np.log(_rates(columns, exposures))
+        columns, _, rates = _counts_of(x, exposure)
+        return cls(columns.shape[1]), np.log(rates)
 
     @property
     def num_outputs(self) -> int:
         """A logarithm of the rate for each feature."""
         return self.num_features
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Outputs, exposure: Exposure = 1.0
-    ) -> Features:
+    def log_probs(self, x: Values, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Return the log-probability of each feature.
 
         NumPyro's Poisson takes the rate, and with it a logarithm of an exponential.
@@ -118,8 +116,7 @@ class Dispersed(Counts):
     def __init__(self, num_features: int, *, inverse_dispersion: ArrayLike | float = 1.0):
         """Start from some inverse dispersion."""
         self.num_features = num_features
-        values = jnp.broadcast_to(jnp.asarray(inverse_dispersion, float), (num_features,))
-        self.log_inverse_dispersion = jnp.log(values)
+        self.log_inverse_dispersion = log_of_each(inverse_dispersion, num_features)
 
 
 class NegativeBinomial(Dispersed):
@@ -140,8 +137,7 @@ class NegativeBinomial(Dispersed):
         cls, x: ArrayLike, exposure: ArrayLike | float = 1.0
     ) -> tuple["NegativeBinomial", np.ndarray]:
         """Fit mean and variance of each column; see `Poisson.fitted`."""
-        columns, exposures = _counts_of(x, exposure)
-        rates = _rates(columns, exposures)
+        columns, exposures, rates = _counts_of(x, exposure)
         theta = dispersed(columns, exposures, rates)
         likelihood = cls(columns.shape[1], inverse_dispersion=theta)  # pyright: ignore[reportCallIssue]
         return likelihood, np.log(rates)
@@ -151,9 +147,7 @@ class NegativeBinomial(Dispersed):
         """A logarithm of the mean for each feature."""
         return self.num_features
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Outputs, exposure: Exposure = 1.0
-    ) -> Features:
+    def log_probs(self, x: Values, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Return the log-probability of each feature."""
         return _log_binomial(floats(x, output), output, self.log_inverse_dispersion, exposure)
 
@@ -182,8 +176,7 @@ class ZeroInflatedNegativeBinomial(Dispersed):
         cls, x: ArrayLike, exposure: ArrayLike | float = 1.0
     ) -> tuple["ZeroInflatedNegativeBinomial", np.ndarray]:
         """Fit mean, variance and zeros of each column; see `Poisson.fitted`."""
-        columns, exposures = _counts_of(x, exposure)
-        rates = _rates(columns, exposures)
+        columns, exposures, rates = _counts_of(x, exposure)
         lost, theta = zero_inflated(columns, exposures, rates)
         output = np.concatenate([np.log(rates / (1 - lost)), np.log(lost / (1 - lost))])
         likelihood = cls(columns.shape[1], inverse_dispersion=theta)  # pyright: ignore[reportCallIssue]
@@ -194,9 +187,7 @@ class ZeroInflatedNegativeBinomial(Dispersed):
         """The logarithm of a mean and a logit for each feature."""
         return 2 * self.num_features
 
-    def log_probs(
-        self, x: Shaped[Array, " features"], output: Outputs, exposure: Exposure = 1.0
-    ) -> Features:
+    def log_probs(self, x: Values, output: Outputs, exposure: Exposure = 1.0) -> Features:
         """Return the log-probability of each feature."""
         x, (log_mean, logit) = floats(x, output), jnp.split(output, 2)
         kept = _log_binomial(x, log_mean, self.log_inverse_dispersion, exposure)
@@ -237,8 +228,13 @@ def _draw(key: PRNGKey, mean: Features, log_theta: Features) -> Features:
     return jax.random.poisson(key_count, rate).astype(mean.dtype)
 
 
-def _counts_of(x: ArrayLike, exposure: ArrayLike | float) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns of counts, and exposures of the same shape that are NaN where they are."""
+def _counts_of(
+    x: ArrayLike, exposure: ArrayLike | float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return columns of counts, exposures of the same shape, NaN where they are, and the rates.
+
+    Rates are those of maximum likelihood; where nothing was counted, that of half a count.
+    """
     columns = supported_columns(Poisson, x)
     given = np.asarray(exposure, np.float64)
     if given.shape not in ((), (len(columns),)) or not np.all((given > 0) & (given < np.inf)):
@@ -248,9 +244,6 @@ def _counts_of(x: ArrayLike, exposure: ArrayLike | float) -> tuple[np.ndarray, n
             argument="exposure",
         )
     exposures = np.broadcast_to(given.reshape(-1, 1), columns.shape)
-    return columns, np.where(np.isnan(columns), np.nan, exposures)
-
-
-def _rates(columns: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-    """Return the maximum-likelihood rates; where nothing was counted, that of half a count."""
-    return np.maximum(np.nansum(columns, axis=0), 0.5) / np.nansum(exposures, axis=0)
+    exposures = np.where(np.isnan(columns), np.nan, exposures)
+    rates = np.maximum(np.nansum(columns, axis=0), 0.5) / np.nansum(exposures, axis=0)
+    return columns, exposures, rates

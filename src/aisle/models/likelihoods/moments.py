@@ -48,7 +48,8 @@ def zero_inflated(
 
 def _ratio(squares: np.ndarray, excess: np.ndarray) -> np.ndarray:
     is_over = excess > squares / _THETAS[1]
-    return np.where(is_over, np.maximum(squares / np.where(is_over, excess, 1), _THETAS[0]), 1e4)
+    theta = np.maximum(squares / np.where(is_over, excess, 1), _THETAS[0])
+    return np.where(is_over, theta, _THETAS[1])
 
 
 def _quantiles(exposures: np.ndarray) -> np.ndarray:

@@ -11,22 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import scipy.special
-from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from aisle.errors import check
 from aisle.models.likelihoods.base import (
+    Features,
     Likelihood,
+    Outputs,
     Units,
+    Values,
     floats,
+    log_of_each,
     supported_columns,
     without_missing,
 )
 from aisle.models.likelihoods.special import log_rise
 from aisle.types import PRNGKey
-
-Features = Float[Array, " features"]
-Outputs = Float[Array, " outputs"]
 
 
 class Real(Likelihood):
@@ -43,7 +43,7 @@ class Real(Likelihood):
         """Say which values can be observed at all."""
         return np.isfinite(values)
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
+    def standardise(self, x: Values) -> Features:
         """Return x in units of the columns."""
         values = floats(x)
         return without_missing(x, values if self.units is None else self.units.inwards(values))
@@ -97,7 +97,7 @@ class Gaussian(Real):
         """A location for each feature, and a log-scale if it is of z."""
         return self.num_features if self.log_scale is not None else 2 * self.num_features
 
-    def log_probs(self, x: Shaped[Array, " features"], output: Outputs) -> Features:
+    def log_probs(self, x: Values, output: Outputs) -> Features:
         """Return the log-density of each feature."""
         if self.units is None:
             return jnp.asarray(self._distribution(output).log_prob(x))
@@ -147,7 +147,7 @@ class StudentT(Real):
         """Start from unit scales, in units of the columns, and some degrees of freedom."""
         self.num_features, self.units = num_features, units
         self.log_scale = jnp.zeros(num_features)
-        self.log_degrees = jnp.log(jnp.broadcast_to(jnp.asarray(degrees, float), (num_features,)))
+        self.log_degrees = log_of_each(degrees, num_features)
 
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["StudentT", np.ndarray]:
@@ -162,7 +162,7 @@ class StudentT(Real):
         """A location for each feature."""
         return self.num_features
 
-    def log_probs(self, x: Shaped[Array, " features"], output: Outputs) -> Features:
+    def log_probs(self, x: Values, output: Outputs) -> Features:
         """Return the log-density of each feature.
 
         NumPyro's has the same gradient, but subtracts gamma functions that cancel for many degrees.

@@ -5,20 +5,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from aisle.models.likelihoods.base import (
+    Features,
     Likelihood,
     Units,
+    Values,
     floats,
+    log_of_each,
     supported_columns,
     without_missing,
 )
 from aisle.models.likelihoods.special import digamma, log_rise
 from aisle.types import PRNGKey
-
-Features = Float[Array, " features"]
 
 # Of a trapezoidal rule for means under a normal law, whose error vanishes faster than Gauss's:
 # the sigmoid has poles beside the real line.
@@ -72,7 +72,7 @@ class LogitNormal(Shares):
         units = Units.fitted(np.log(columns) - np.log1p(-columns))
         return cls(columns.shape[1], units=units), np.zeros(columns.shape[1])
 
-    def log_probs(self, x: Shaped[Array, " features"], output: Features) -> Features:
+    def log_probs(self, x: Values, output: Features) -> Features:
         """Return the log-density of each feature."""
         inside = _inside(floats(x, output))
         location, log_scale = self._of_logits(output)
@@ -93,7 +93,7 @@ class LogitNormal(Shares):
         logits = location[None] + jnp.exp(log_scale)[None] * nodes
         return jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), output.dtype) @ jax.nn.sigmoid(logits)
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
+    def standardise(self, x: Values) -> Features:
         """Return the logits of x in units of their columns."""
         logits = _logit(floats(x))
         return without_missing(x, logits if self.units is None else self.units.inwards(logits))
@@ -122,8 +122,7 @@ class Beta(Shares):
     def __init__(self, num_features: int, *, concentration: ArrayLike | float = 2.0):
         """Start from some concentration."""
         self.num_features = num_features
-        values = jnp.broadcast_to(jnp.asarray(concentration, float), (num_features,))
-        self.log_concentration = jnp.log(values)
+        self.log_concentration = log_of_each(concentration, num_features)
 
     @classmethod
     def fitted(cls, x: ArrayLike) -> tuple["Beta", np.ndarray]:
@@ -134,7 +133,7 @@ class Beta(Shares):
         concentration = np.maximum(mean * (1 - mean) / spread - 1, _CONCENTRATIONS[0])
         return cls(columns.shape[1], concentration=concentration), np.log(mean / (1 - mean))
 
-    def log_probs(self, x: Shaped[Array, " features"], output: Features) -> Features:
+    def log_probs(self, x: Values, output: Features) -> Features:
         """Return the log-density of each feature."""
         inside = _inside(floats(x, output))
         concentration = jnp.exp(self.log_concentration)
@@ -150,7 +149,7 @@ class Beta(Shares):
         """Return E[x|z]."""
         return jax.nn.sigmoid(output)
 
-    def standardise(self, x: Shaped[Array, " features"]) -> Features:
+    def standardise(self, x: Values) -> Features:
         """Return the logits of x."""
         return without_missing(x, _logit(floats(x)))
 

@@ -3,16 +3,15 @@
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+
+from aisle.models.likelihoods.base import Features
 
 # From here on Stirling's series is exact to double precision.
 _LARGE = 16.0
 
-Values = Float[Array, " features"]
-
 
 @jax.custom_jvp
-def softplus(x: Values) -> Values:
+def softplus(x: Features) -> Features:
     """Return log(1 + exp(x)), exact for very negative x."""
     return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
 
@@ -21,7 +20,7 @@ def softplus(x: Values) -> Values:
 softplus.defjvps(lambda dx, _, x: dx * jax.nn.sigmoid(x))
 
 
-def log_rise(x: Values, r: Values) -> Values:
+def log_rise(x: Features, r: Features) -> Features:
     """Return log Gamma(r + x) - log Gamma(r) - x log r, for x >= 0 and r > 0.
 
     For large r the gamma functions cancel: in single precision nothing would be left of the answer
@@ -34,12 +33,12 @@ def log_rise(x: Values, r: Values) -> Values:
     return jnp.where(is_large, series, direct)
 
 
-def _tail(r: Values) -> Values:
+def _tail(r: Features) -> Features:
     square = 1 / (r * r)
     return (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))) / r
 
 
-def digamma(x: Values) -> Values:
+def digamma(x: Features) -> Features:
     """Return the derivative of log Gamma at x > 0, to ten digits.
 
     Six steps of the recurrence, then a series. It is used where XLA's would be too slow.
