@@ -42,15 +42,16 @@ class Feeder:
     ):
         """Put the examples on the devices, if they fit."""
         self.updates_per_epoch = len(split) // batch_size
-        self._split, self._batch_size, self._seed = split, batch_size, seed
-        self._everywhere = jax.NamedSharding(mesh, jax.P())
+        self.batch_size, self.mesh = batch_size, mesh
+        self.everywhere = jax.NamedSharding(mesh, jax.P())
+        self._split, self._seed = split, seed
         self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
         self._weights = split.relative_weights
         self._resident = None
         if len(split) * split.bytes_per_example <= resident_bytes:
             every = np.arange(len(split))
             rows = split.with_context(split.take(every), every)
-            self._resident = processes.place((rows, self._weights), self._everywhere)
+            self._resident = processes.place((rows, self._weights), self.everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
         self._ahead: tuple[Chunk, Future[Batches]] | None = None
@@ -59,7 +60,7 @@ class Feeder:
         """Return how many updates a chunk may have: fewer than wanted if examples are large."""
         if self._resident is not None:
             return wanted
-        num_bytes = self._batch_size * self._split.bytes_per_example
+        num_bytes = self.batch_size * self._split.bytes_per_example
         return max(1, min(wanted, STREAMED_BYTES // max(1, num_bytes)))
 
     def batches(self, chunk: Chunk, following: Chunk | None, capacity: int) -> Batches:
@@ -80,10 +81,10 @@ class Feeder:
     def _load(self, chunk: Chunk, capacity: int) -> Batches:
         epoch, first = divmod(chunk.first_update, self.updates_per_epoch)
         order = self._order(epoch)
-        start = first * self._batch_size
-        places = np.zeros((capacity, self._batch_size), np.int32)
-        chosen = order[start : start + chunk.num_updates * self._batch_size]
-        places[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
+        start = first * self.batch_size
+        places = np.zeros((capacity, self.batch_size), np.int32)
+        chosen = order[start : start + chunk.num_updates * self.batch_size]
+        places[: chunk.num_updates] = chosen.reshape(-1, self.batch_size)
         indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
             rows, weights = self._resident
@@ -106,8 +107,8 @@ class Feeder:
         indices: np.ndarray,
     ) -> Batches:
         return Batches(
-            processes.place(examples, self._everywhere),
+            processes.place(examples, self.everywhere),
             processes.place(positions, self._over_batch),
             processes.place(indices, self._over_batch),
-            processes.place(weights, self._everywhere),
+            processes.place(weights, self.everywhere),
         )
