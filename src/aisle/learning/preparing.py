@@ -18,9 +18,9 @@ from aisle.learning.batches import Feeder
 from aisle.learning.history import report
 from aisle.learning.looks import Bounder
 from aisle.learning.loop import Loop, Stage
-from aisle.learning.methods import Method
 from aisle.learning.optimizers import as_optimizer
 from aisle.learning.plan import Freeze, Plan
+from aisle.learning.protocol import Method
 from aisle.learning.recording import Recorder
 from aisle.learning.updates import Step
 from aisle.models.joint import check_observation, check_parts
