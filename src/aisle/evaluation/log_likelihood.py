@@ -106,6 +106,7 @@ def log_likelihood(
         "pilot_examples": digest(pilot),
     }
     budget = certificate.max_seconds
+    folder = None if out is None else Path(out)
     task = Task(
         model=model,
         proposal=proposal,
@@ -116,15 +117,24 @@ def log_likelihood(
         certificate=certificate,
         importance_samples=importance_samples,
         seed=int(seed),
-        folder=None if out is None else Path(out),
+        folder=folder,
         about=_plain(about),
         identity=identity,
         deadline=None if budget is None else time.perf_counter() + budget,
         show_progress=show_progress,
     )
     with ExitStack() as stack:
-        processes.first_does(lambda: _enter(task, stack))
-        return _evaluate(task, report)
+        if folder is not None:
+            held = locked(folder, "is being written by another evaluation")
+            processes.first_does(lambda: claim(folder, task.depends_on()))
+            processes.first_does(lambda: stack.enter_context(held))
+        start = refitted(task, sampler.refit) if sampler.refit else task
+        result = run_rounds(start, report)
+        if importance_samples:
+            result = dataclasses.replace(result, importance=bound_by_importance(task, result))
+        if folder is not None:
+            processes.first_does(lambda: save(result, folder))
+        return result
 
 
 def prepared(
@@ -190,21 +200,3 @@ def _plain(about: Mapping[str, Any] | None) -> dict[str, Any] | None:
             f"cannot be written as JSON ({error}): give plain values", argument="about"
         ) from None
     return None if about is None else dict(about)
-
-
-def _enter(task: Task, stack: ExitStack) -> None:
-    """Make a folder that of this evaluation, and keep other processes from it."""
-    if task.folder is not None:
-        claim(task.folder, task.depends_on())
-        stack.enter_context(locked(task.folder, "is being written by another evaluation"))
-
-
-def _evaluate(task: Task, report: Report | None) -> LogLikelihood:
-    number = task.sampler.refit
-    start = refitted(task, number) if number else task
-    result = run_rounds(start, report)
-    if task.importance_samples:
-        result = dataclasses.replace(result, importance=bound_by_importance(task, result))
-    if (folder := task.folder) is not None:
-        processes.first_does(lambda: save(result, folder))
-    return result

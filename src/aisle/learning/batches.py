@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.data import Split
@@ -88,27 +87,18 @@ class Feeder:
         indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
             rows, weights = self._resident
-            return self._place(rows, weights, places, indices)
-        # Padding repeats the first example, so that the shape does not depend on the chunk.
-        positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
-        flat = places.ravel()
-        rows = self._split.with_context(self._split.take(flat), flat)
-        weights = None if self._weights is None else self._weights[flat]
-        return self._place(rows, weights, positions, indices)
-
-    def _permutation(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
-
-    def _place(
-        self,
-        examples: PyTree,
-        weights: np.ndarray | jax.Array | None,
-        positions: np.ndarray,
-        indices: np.ndarray,
-    ) -> Batches:
+        else:
+            flat = places.ravel()
+            rows = self._split.with_context(self._split.take(flat), flat)
+            weights = None if self._weights is None else self._weights[flat]
+            # Padding repeats the first example, so that the shape does not depend on the chunk.
+            places = np.arange(places.size, dtype=np.int32).reshape(places.shape)
         return Batches(
-            processes.place(examples, self.everywhere),
-            processes.place(positions, self._over_batch),
+            processes.place(rows, self.everywhere),
+            processes.place(places, self._over_batch),
             processes.place(indices, self._over_batch),
             processes.place(weights, self.everywhere),
         )
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
