@@ -159,8 +159,8 @@ BREAKS = [
     Break(
         "whole numbers become single precision",
         "evaluation/log_likelihood.py",
-        "    return tree.map(np.asarray, xs), example\n",
-        "    return tree.map(np.float32, xs), example\n",
+        "return tree.map(np.asarray, xs)\n",
+        "return tree.map(np.float32, xs)\n",
         "evaluation/test_types.py",
     ),
     Break(

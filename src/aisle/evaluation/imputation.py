@@ -64,7 +64,7 @@ def impute(
     """
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal, examples, example = prepared(model, proposal, x, context)
+    proposal, examples = prepared(model, proposal, x, context)
     _, contexts = parts_of(examples)
     if contexts is not None and not isinstance(contexts, Context):
         raise InputError(
@@ -72,7 +72,7 @@ def impute(
             "aisle.Context",
             argument="context",
         )
-    drawing = prepare_drawing(model, proposal, examples, example, sampler, None, seed)
+    drawing = prepare_drawing(model, proposal, examples, sampler, None, seed)
     key = jax.random.fold_in(jax.random.key(seed), _VALUES)
     number, filled = len(jax.tree.leaves(examples)[0]), []
     size = min(number, _NUM_AT_ONCE)

@@ -96,9 +96,9 @@ def log_likelihood(
             f"is {sampler.refit} but chains start at the prior: give a proposal, or use 0",
             argument="refit",
         )
-    proposal, xs, example = prepared(model, proposal, x, context)
+    proposal, xs = prepared(model, proposal, x, context)
     numbers = _numbers(indices, len(tree.leaves(xs)[0]))
-    pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")[0]
+    pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")
     identity = {
         "weights": digest((model, proposal)),
         "classes": digest_of_classes((model, proposal)),
@@ -113,7 +113,7 @@ def log_likelihood(
         x=xs,
         pilot_x=pilot,
         indices=numbers,
-        sampler=dataclasses.replace(sampler, kernel=suited(sampler.kernel, proposal, example)),
+        sampler=dataclasses.replace(sampler, kernel=suited(sampler.kernel, proposal, xs)),
         certificate=certificate,
         importance_samples=importance_samples,
         seed=int(seed),
@@ -139,35 +139,35 @@ def log_likelihood(
 
 def prepared(
     model: Model, proposal: Proposal | None, x: PyTree, context: PyTree | None = None
-) -> tuple[Proposal, PyTree | InContext, Observation | InContext]:
-    """Return the proposal, examples as the model sees them, and the first one; refuse misfits.
-
-    Examples are in their context, if they have one.
-    """
+) -> tuple[Proposal, PyTree | InContext]:
+    """Return the proposal, and examples as the model sees them, with context; refuse misfits."""
     proposal = PriorProposal(model) if proposal is None else proposal
     check_encoder(proposal)
-    xs, example = _observations(model, x, "x", context)
-    check_density(model, proposal, example)
-    return proposal, xs, example
+    xs = _observations(model, x, "x", context)
+    check_density(model, proposal, _first(xs))
+    return proposal, xs
 
 
-def suited(kernel: Kernel, proposal: Proposal, example: Observation | InContext) -> Kernel:
-    """Return the kernel for a proposal, seen by one example."""
-    x, context = parts_of(example)
+def suited(kernel: Kernel, proposal: Proposal, xs: PyTree | InContext) -> Kernel:
+    """Return the kernel for a proposal, seen by the first of some examples."""
+    x, context = parts_of(_first(xs))
     return kernel.suited_to(given(proposal, context), x)
 
 
 def _observations(
     model: Model, x: PyTree, source: str, context: PyTree | None = None
-) -> tuple[PyTree | InContext, Observation | InContext]:
+) -> PyTree | InContext:
     split = as_split(x, source, context, model)
     every = np.arange(len(split))
     xs = split.observe(every) if isinstance(x, Split) else split.arrays
     xs = split.with_context(xs, every)
-    example = tree.map(lambda a: jnp.asarray(a[0]), xs)
-    check_observation(model, example, "an example")
+    check_observation(model, _first(xs), "an example")
     check_support(getattr(model, "likelihood", None), split, source)
-    return tree.map(np.asarray, xs), example
+    return tree.map(np.asarray, xs)
+
+
+def _first(xs: PyTree | InContext) -> Observation | InContext:
+    return tree.map(lambda a: jnp.asarray(a[0]), xs)
 
 
 def _check_kind(kind: type, given: Any, argument: str) -> None:

@@ -88,8 +88,8 @@ def sample_posterior(
     """
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal, xs, example = prepared(model, proposal, x, context)
-    drawing = prepare_drawing(model, proposal, xs, example, sampler, step_sizes, seed)
+    proposal, xs = prepared(model, proposal, x, context)
+    drawing = prepare_drawing(model, proposal, xs, sampler, step_sizes, seed)
     numbers = np.arange(len(jax.tree.leaves(xs)[0]))
     return draw_posterior(drawing, numbers, xs, num_draws)
 
@@ -108,7 +108,6 @@ def prepare_drawing(
     model: Model,
     proposal: Proposal,
     xs: PyTree | InContext,
-    example: Observation | InContext,
     sampler: Sampler | ImportanceSampler,
     step_sizes: ArrayLike | None,
     seed: int,
@@ -122,7 +121,7 @@ def prepare_drawing(
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
         return Drawing(key_draws, model, proposal, None, sampler.num_samples)
-    kernel = suited(sampler.kernel, proposal, example)
+    kernel = suited(sampler.kernel, proposal, xs)
     ladder = kernel.ladder(sampler.num_temperatures)
     if step_sizes is None:
         target = jnp.asarray(kernel.target_accept)
