@@ -42,7 +42,7 @@ Estimate = tuple[Losses, Metrics]
 
 @runtime_checkable
 class Method(Protocol):
-    """What `fit` trains by. Ours are in `methods.py`; a class of your own needs these four.
+    """What `fit` trains by, such as `aisle.AIS()`; one of your own needs these four.
 
     Its objects are constants of compiled programs: a frozen dataclass is the usual one. A method
     may also have `num_samples`, the samples of an example that are alive at once, and
