@@ -14,7 +14,7 @@ from aisle.data import View
 from aisle.evaluation import examples, work
 from aisle.learning import AIS, VAE, DReG, Method
 from aisle.learning.optimizers import Adam, Optimizer
-from aisle.learning.plan import batch_mesh, trained_arrays
+from aisle.learning.preparing import batch_mesh, trained_arrays
 from aisle.learning.updates import Batches, Step, init_state, make_chunk
 from aisle.models import convolutional_model, mlp_model, one_layer
 from aisle.models.joint import log_joint

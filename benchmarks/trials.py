@@ -13,7 +13,8 @@ import aisle
 from aisle.annealing import effective_sample_size, log_mean_exp
 from aisle.annealing.path import path_from
 from aisle.data import spread
-from aisle.learning.methods import Estimate, Losses, Metrics, stop
+from aisle.learning.methods import stop
+from aisle.learning.protocol import Estimate, Losses, Metrics
 from aisle.models.joint import log_joint
 from applications.core.models import USUAL, Budget, Scored, Splits, score, train
 from applications.core.pictures import intervals, panels

@@ -220,7 +220,7 @@ def _built(form: Form, family: Family, seed: int) -> tuple[Any, Any]:
     """Return a decoder of a form, and an encoder that is the same for all forms."""
     likelihood = aisle.Categorical([len(LETTERS)] * family.shares.shape[1])
     key = jax.random.key(seed)
-    made = [
+    made: list[tuple[Any, Any]] = [
         aisle.mlp_model(
             key,
             likelihood,

@@ -50,8 +50,8 @@ BREAKS = [
     Break(
         "step sizes are those of the temperatures before they were placed",
         "evaluation/task.py",
-        "return tuned(task.scheduled(schedule))",
-        "return task.scheduled(schedule)",
+        "return tuned(task.with_kernel(schedule=schedule))",
+        "return task.with_kernel(schedule=schedule)",
         "evaluation/test_rounds.py::test_temperatures_are_placed_by_a_pilot_of_their_own",
     ),
     Break(
@@ -159,8 +159,8 @@ BREAKS = [
     Break(
         "whole numbers become single precision",
         "evaluation/log_likelihood.py",
-        "    return tree.map(np.asarray, xs), example\n",
-        "    return tree.map(np.float32, xs), example\n",
+        "return tree.map(np.asarray, xs)\n",
+        "return tree.map(np.float32, xs)\n",
         "evaluation/test_types.py",
     ),
     Break(
@@ -187,7 +187,7 @@ BREAKS = [
     Break(
         "chains start from the proposal as it was",
         "evaluation/log_likelihood.py",
-        "start = refitted(task, number) if number else task",
+        "start = refitted(task, sampler.refit) if sampler.refit else task",
         "start = task",
         "evaluation/test_refitting.py",
     ),

@@ -16,7 +16,7 @@ from aisle.annealing import HMC, Kernel
 from aisle.errors import TrainingError
 from aisle.learning import AIS, VAE, Adam, EarlyStopping, Phase, Recipe, Validation, loop, rates
 from aisle.learning.looks import Bounder
-from aisle.learning.plan import trained_arrays
+from aisle.learning.preparing import trained_arrays
 from aisle.models import LinearGaussian, PriorProposal
 from aisle.runs import checkpoints
 from aisle.runs.folder import read_metrics

@@ -10,7 +10,8 @@ import aisle
 from aisle.data import Split, as_split
 from aisle.errors import InputError
 from aisle.learning import VAE, EarlyStopping, Phase, Recipe, Validation
-from aisle.learning.plan import Plan, batch_mesh, prepare, trained_arrays
+from aisle.learning.plan import Plan
+from aisle.learning.preparing import batch_mesh, prepare, trained_arrays
 from aisle.learning.recording import Recorder
 from aisle.models import DiagonalNormal
 from fitting import DATA, QUICK, START, encoder

@@ -21,7 +21,7 @@ from aisle.learning import (
     Recipe,
     Validation,
     batches,
-    plan,
+    preparing,
     rates,
 )
 from aisle.runs import checkpoints
@@ -145,7 +145,7 @@ def test_a_resumed_run_can_be_longer_than_planned_and_is_compiled_once(tmp_path,
 def test_a_run_of_two_devices_resumes_with_another_number(tmp_path, monkeypatch, num_devices):
     def use(number):
         mesh = jax.sharding.Mesh(jax.devices()[:number], ("batch",))
-        monkeypatch.setattr(plan, "batch_mesh", lambda batch_size: mesh)
+        monkeypatch.setattr(preparing, "batch_mesh", lambda batch_size: mesh)
 
     options = QUICK | {"method": ANNEALING, "batch_size": 64}
     use(2)

@@ -14,7 +14,7 @@ from aisle.annealing import HMC, Kernel, schedules
 from aisle.annealing.tuning import nudge
 from aisle.data import View
 from aisle.learning import AIS, IWAE, VAE, DReG, Muon, updates
-from aisle.learning.plan import trained_arrays
+from aisle.learning.preparing import trained_arrays
 from aisle.learning.updates import Batches, Step, TrainState, enter, init_state, make_chunk
 from aisle.models import DiagonalNormal, LinearGaussian
 

@@ -6,7 +6,7 @@ import pytest
 
 import aisle
 from aisle.errors import InputError
-from aisle.learning.plan import trained_arrays
+from aisle.learning.preparing import trained_arrays
 from aisle.models.convolutions import ConvolutionalDecoder, sizes_of
 from aisle.models.likelihoods import Units
 from aisle.types import Model, Proposal

@@ -25,7 +25,8 @@ from aisle.estimator.starting import Form
 from aisle.estimator.training import Settings, examples_of, train
 from aisle.evaluation import Certificate, LogLikelihood, Sampler, impute, log_likelihood
 from aisle.evaluation.rows import RowScores, encode_rows, score_rows
-from aisle.learning.methods import AIS, IWAE, Method, check_method
+from aisle.learning.methods import AIS, IWAE
+from aisle.learning.protocol import Method, check_method
 from aisle.models import sample
 
 _NUM_LATENTS = 10

@@ -24,8 +24,9 @@ from aisle.errors import TrainingError
 from aisle.estimator.columns import Rows
 from aisle.estimator.starting import Form, build, choose_factors, with_factors
 from aisle.evaluation.rows import score_rows, tuned
-from aisle.learning.methods import VAE, Method
-from aisle.learning.plan import trained_arrays
+from aisle.learning.methods import VAE
+from aisle.learning.preparing import trained_arrays
+from aisle.learning.protocol import Method
 from aisle.learning.updates import Batches, Step, init_state, make_chunk
 from aisle.models import WHOLE
 from aisle.progress import Progress

@@ -64,7 +64,7 @@ def impute(
     """
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal, examples, example = prepared(model, proposal, x, context)
+    proposal, examples = prepared(model, proposal, x, context)
     _, contexts = parts_of(examples)
     if contexts is not None and not isinstance(contexts, Context):
         raise InputError(
@@ -72,7 +72,7 @@ def impute(
             "aisle.Context",
             argument="context",
         )
-    drawing = prepare_drawing(model, proposal, examples, example, sampler, None, seed)
+    drawing = prepare_drawing(model, proposal, examples, sampler, None, seed)
     key = jax.random.fold_in(jax.random.key(seed), _VALUES)
     number, filled = len(jax.tree.leaves(examples)[0]), []
     size = min(number, _NUM_AT_ONCE)
@@ -81,8 +81,8 @@ def impute(
             # Filled up with the first ones, as a last block of another size would be compiled too.
             numbers = np.arange(start, start + size) % number
             xs = jax.tree.map(lambda a, chosen=numbers: a[chosen], examples)
-            zs = draw_posterior(drawing, model, proposal, numbers, xs, num_draws)
-            filled.append(_fill(key, model, jnp.asarray(numbers), xs, zs, average))
+            zs = draw_posterior(drawing, numbers, xs, num_draws)
+            filled.append(_fill(key, model, numbers, xs, zs, average))
             progress.advance(min(start + size, number), "imputing")
     return jax.tree.map(lambda *blocks: jnp.concatenate(blocks)[:number], *filled)
 
@@ -91,7 +91,7 @@ def impute(
 def _fill(
     key: PRNGKey,
     model: Model,
-    numbers: Int[Array, " examples"],
+    numbers: Int[Array | np.ndarray, " examples"],
     examples: PyTree | InContext,
     zs: Latent,
     average: bool,

@@ -96,9 +96,9 @@ def log_likelihood(
             f"is {sampler.refit} but chains start at the prior: give a proposal, or use 0",
             argument="refit",
         )
-    proposal, xs, example = prepared(model, proposal, x, context)
+    proposal, xs = prepared(model, proposal, x, context)
     numbers = _numbers(indices, len(tree.leaves(xs)[0]))
-    pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")[0]
+    pilot = None if pilot_x is None else _observations(model, pilot_x, "pilot_x")
     identity = {
         "weights": digest((model, proposal)),
         "classes": digest_of_classes((model, proposal)),
@@ -106,58 +106,68 @@ def log_likelihood(
         "pilot_examples": digest(pilot),
     }
     budget = certificate.max_seconds
+    folder = None if out is None else Path(out)
     task = Task(
         model=model,
         proposal=proposal,
         x=xs,
         pilot_x=pilot,
         indices=numbers,
-        sampler=dataclasses.replace(sampler, kernel=suited(sampler.kernel, proposal, example)),
+        sampler=dataclasses.replace(sampler, kernel=suited(sampler.kernel, proposal, xs)),
         certificate=certificate,
         importance_samples=importance_samples,
         seed=int(seed),
-        folder=None if out is None else Path(out),
+        folder=folder,
         about=_plain(about),
         identity=identity,
         deadline=None if budget is None else time.perf_counter() + budget,
         show_progress=show_progress,
     )
     with ExitStack() as stack:
-        processes.first_does(lambda: _enter(task, stack))
-        return _evaluate(task, report)
+        if folder is not None:
+            held = locked(folder, "is being written by another evaluation")
+            processes.first_does(lambda: claim(folder, task.depends_on()))
+            processes.first_does(lambda: stack.enter_context(held))
+        start = refitted(task, sampler.refit) if sampler.refit else task
+        result = run_rounds(start, report)
+        if importance_samples:
+            result = dataclasses.replace(result, importance=bound_by_importance(task, result))
+        if folder is not None:
+            processes.first_does(lambda: save(result, folder))
+        return result
 
 
 def prepared(
     model: Model, proposal: Proposal | None, x: PyTree, context: PyTree | None = None
-) -> tuple[Proposal, PyTree | InContext, Observation | InContext]:
-    """Return the proposal, examples as the model sees them, and the first one; refuse misfits.
-
-    Examples are in their context, if they have one.
-    """
+) -> tuple[Proposal, PyTree | InContext]:
+    """Return the proposal, and examples as the model sees them, with context; refuse misfits."""
     proposal = PriorProposal(model) if proposal is None else proposal
     check_encoder(proposal)
-    xs, example = _observations(model, x, "x", context)
-    check_density(model, proposal, example)
-    return proposal, xs, example
+    xs = _observations(model, x, "x", context)
+    check_density(model, proposal, _first(xs))
+    return proposal, xs
 
 
-def suited(kernel: Kernel, proposal: Proposal, example: Observation | InContext) -> Kernel:
-    """Return the kernel for a proposal, seen by one example."""
-    x, context = parts_of(example)
+def suited(kernel: Kernel, proposal: Proposal, xs: PyTree | InContext) -> Kernel:
+    """Return the kernel for a proposal, seen by the first of some examples."""
+    x, context = parts_of(_first(xs))
     return kernel.suited_to(given(proposal, context), x)
 
 
 def _observations(
     model: Model, x: PyTree, source: str, context: PyTree | None = None
-) -> tuple[PyTree | InContext, Observation | InContext]:
+) -> PyTree | InContext:
     split = as_split(x, source, context, model)
     every = np.arange(len(split))
     xs = split.observe(every) if isinstance(x, Split) else split.arrays
     xs = split.with_context(xs, every)
-    example = tree.map(lambda a: jnp.asarray(a[0]), xs)
-    check_observation(model, example, "an example")
+    check_observation(model, _first(xs), "an example")
     check_support(getattr(model, "likelihood", None), split, source)
-    return tree.map(np.asarray, xs), example
+    return tree.map(np.asarray, xs)
+
+
+def _first(xs: PyTree | InContext) -> Observation | InContext:
+    return tree.map(lambda a: jnp.asarray(a[0]), xs)
 
 
 def _check_kind(kind: type, given: Any, argument: str) -> None:
@@ -190,21 +200,3 @@ def _plain(about: Mapping[str, Any] | None) -> dict[str, Any] | None:
             f"cannot be written as JSON ({error}): give plain values", argument="about"
         ) from None
     return None if about is None else dict(about)
-
-
-def _enter(task: Task, stack: ExitStack) -> None:
-    """Make a folder that of this evaluation, and keep other processes from it."""
-    if task.folder is not None:
-        claim(task.folder, task.depends_on())
-        stack.enter_context(locked(task.folder, "is being written by another evaluation"))
-
-
-def _evaluate(task: Task, report: Report | None) -> LogLikelihood:
-    number = task.sampler.refit
-    start = refitted(task, number) if number else task
-    result = run_rounds(start, report)
-    if task.importance_samples:
-        result = dataclasses.replace(result, importance=bound_by_importance(task, result))
-    if (folder := task.folder) is not None:
-        processes.first_does(lambda: save(result, folder))
-    return result

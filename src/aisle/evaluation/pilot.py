@@ -40,10 +40,14 @@ def tune(
 
 def short_ladder(kernel: Kernel, num_temperatures: int) -> Ladder:
     """Return the ladder of the pilot runs, of at most so many temperatures."""
-    number = num_temperatures
-    if callable(kernel.schedule):
-        number = min(number, MAX_TEMPERATURES)
+    number = num_short(kernel, num_temperatures)
     return kernel.ladder(number, jnp.full(number, FIRST_STEP))
+
+
+def num_short(kernel: Kernel, num_temperatures: int) -> int:
+    """Return the temperatures of the pilot runs: a list of them cannot be shortened."""
+    is_list = not callable(kernel.schedule)
+    return num_temperatures if is_list else min(num_temperatures, MAX_TEMPERATURES)
 
 
 def num_gradients(kernel: Kernel, num_temperatures: int, num_examples: int) -> int:

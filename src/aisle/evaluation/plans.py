@@ -18,10 +18,10 @@ from aisle.evaluation.task import (
     PLAN,
     Spent,
     Task,
-    anneal_simulated,
     careful,
     placed,
     refitted,
+    short_run,
     tuned,
 )
 from aisle.evaluation.work import Outcome, is_late
@@ -118,29 +118,24 @@ class Planner:
         return plan._replace(is_refitted=is_refitted, is_careful=task.is_careful)
 
     def _begin(self, task: Task) -> None:
-        """Tune, place the temperatures and make the short runs."""
-        size = (planning.TEMPERATURES[0], planning.NUM_EXAMPLES, planning.NUM_CHAINS)
-        self._known, self._costs = self._short_runs(placed(tuned(task), *size))
-
-    def _short_runs(self, task: Task) -> tuple[Forecast, Costs]:
-        """Anneal a few simulated examples both ways, for two T."""
+        """Tune, place the temperatures and make short runs, for two T if these are free."""
+        task = placed(tuned(task))
         numbers = planning.TEMPERATURES
         if not callable(task.sampler.kernel.schedule):
             numbers = (task.sampler.num_temperatures,)
         runs, costs = [], []
         for number in numbers:
-            every = np.arange(planning.NUM_EXAMPLES)
-            run = anneal_simulated(task, number, every, PLAN, planning.NUM_CHAINS)
-            per_move = task.sampler.kernel.transition.num_gradients
-            cost = num_gradients_both_ways(number, per_move, planning.NUM_CHAINS)
+            run, spent = short_run(task, number, PLAN)
             runs.append((number, spreads_of(run.numbers["up"], run.numbers["down"])))
-            costs.append((len(run.indices) * cost, _agreed(run.seconds)))
-        gradients, seconds = (sum(each) for each in zip(*costs, strict=True))
-        self.task = task._replace(spent=task.spent.more(gradients, seconds))
-        known = planning.forecast(*runs) if len(runs) > 1 else Forecast(runs[0][1], runs[0][0], 1.0)
-        return known, self._costs_from(costs)
+            costs.append(Spent(spent.gradients, _agreed(spent.seconds)))
+            task = task.after(costs[-1])
+        self.task = task
+        self._known = Forecast(runs[0][1], runs[0][0], 1.0)
+        if len(runs) > 1:
+            self._known = planning.forecast(*runs)
+        self._costs = self._costs_from(costs)
 
-    def _costs_from(self, costs: list[tuple[int, float]]) -> Costs:
+    def _costs_from(self, costs: list[Spent]) -> Costs:
         """Tell the time of a gradient from that of compiling.
 
         Both runs took it alike, or the first none, where another has placed the temperatures.
@@ -188,7 +183,7 @@ class Planner:
 
     def _change(self, change: Callable[[Task], Task]) -> bool:
         """Begin with a changed task; say whether it has changed."""
-        task = self.task.scheduled(self._schedule)
+        task = self.task.with_kernel(schedule=self._schedule)
         changed = change(task)
         if changed is task:
             return False

@@ -88,16 +88,18 @@ def sample_posterior(
     """
     check_count("num_draws", num_draws)
     check_seed(seed)
-    proposal, xs, example = prepared(model, proposal, x, context)
-    drawing = prepare_drawing(model, proposal, xs, example, sampler, step_sizes, seed)
+    proposal, xs = prepared(model, proposal, x, context)
+    drawing = prepare_drawing(model, proposal, xs, sampler, step_sizes, seed)
     numbers = np.arange(len(jax.tree.leaves(xs)[0]))
-    return draw_posterior(drawing, model, proposal, numbers, xs, num_draws)
+    return draw_posterior(drawing, numbers, xs, num_draws)
 
 
 class Drawing(NamedTuple):
-    """How latents are drawn: a key, the ladder of chains or None, and how many to choose from."""
+    """How latents are drawn: of what, along the ladder of chains if any, chosen from how many."""
 
     key: PRNGKey
+    model: Model
+    proposal: Proposal
     ladder: Ladder | None
     num_samples: int
 
@@ -106,7 +108,6 @@ def prepare_drawing(
     model: Model,
     proposal: Proposal,
     xs: PyTree | InContext,
-    example: Observation | InContext,
     sampler: Sampler | ImportanceSampler,
     step_sizes: ArrayLike | None,
     seed: int,
@@ -119,8 +120,8 @@ def prepare_drawing(
         )
     key_pilot, key_draws = jax.random.split(jax.random.key(seed))
     if isinstance(sampler, ImportanceSampler):
-        return Drawing(key_draws, None, sampler.num_samples)
-    kernel = suited(sampler.kernel, proposal, example)
+        return Drawing(key_draws, model, proposal, None, sampler.num_samples)
+    kernel = suited(sampler.kernel, proposal, xs)
     ladder = kernel.ladder(sampler.num_temperatures)
     if step_sizes is None:
         target = jnp.asarray(kernel.target_accept)
@@ -129,7 +130,7 @@ def prepare_drawing(
     else:
         sizes = _checked_sizes(step_sizes, sampler.num_temperatures)
     ladder = dataclasses.replace(ladder, step_sizes=sizes)
-    return Drawing(key_draws, ladder, sampler.num_chains)
+    return Drawing(key_draws, model, proposal, ladder, sampler.num_chains)
 
 
 def draw_many(
@@ -178,30 +179,16 @@ def draw_one(
     return jax.tree.map(lambda a: jnp.where(is_defined, a, jnp.nan), z)
 
 
+@jit
 def draw_posterior(
     drawing: Drawing,
-    model: Model,
-    proposal: Proposal,
-    numbers: np.ndarray,
+    numbers: Int[Array | np.ndarray, " examples"],
     xs: PyTree | InContext,
     num_draws: int,
 ) -> Latent:
     """Draw latents of examples; the draws of each depend on its number and on no other example."""
-    key, ladder, num_samples = drawing
-    return _draw(key, model, proposal, jnp.asarray(numbers), xs, ladder, num_samples, num_draws)
+    key, model, proposal, ladder, num_samples = drawing
 
-
-@jit
-def _draw(
-    key: PRNGKey,
-    model: Model,
-    proposal: Proposal,
-    numbers: Int[Array, " examples"],
-    xs: PyTree,
-    ladder: Ladder | None,
-    num_samples: int,
-    num_draws: int,
-) -> Latent:
     def one(item: tuple[Array, Observation | InContext]) -> Latent:
         number, example = item
         own, encoder, x = bind(model, proposal, example)

@@ -16,7 +16,6 @@ from aisle.evaluation.planning import Plan
 from aisle.evaluation.plans import Planner
 from aisle.evaluation.results import Bidirectional, Importance, LogLikelihood, Round
 from aisle.evaluation.task import (
-    BDMC,
     IMPORTANCE,
     Spent,
     Task,
@@ -94,20 +93,15 @@ def _limit(round_: Round) -> float:
 
 def _round(task: Task, found: _Found, num_simulated: int, before: list[Round]) -> LogLikelihood:
     """Certify and estimate, with draws of this T's own, as far as that was not done before."""
-    number, num_chains = found.num_temperatures, task.sampler.num_chains
-    ladder, had = task.ladder(number), len(found.simulated.indices)
+    number, had = found.num_temperatures, len(found.simulated.indices)
+    ladder = task.ladder(number)
     spent = Spent(0, 0.0) if before else task.spent
-    sizes = (number, task.sampler.kernel.transition.num_gradients, num_chains)
     if num_simulated > had:
-        indices = np.arange(had, num_simulated)
-        new = anneal_simulated(task, number, indices, BDMC, num_chains)
-        cost = len(new.indices) * examples.num_gradients_both_ways(*sizes)
-        spent = spent.more(cost, new.seconds)
-        found.simulated = _joined(found.simulated, new)
+        new, more = anneal_simulated(task, number, np.arange(had, num_simulated))
+        found.simulated, spent = _joined(found.simulated, new), spent.plus(more)
     if found.forward is None:
-        found.forward = anneal_given(task, number)
-        cost = len(found.forward.indices) * examples.num_gradients(*sizes)
-        spent = spent.more(cost, found.forward.seconds)
+        found.forward, more = anneal_given(task, number)
+        spent = spent.plus(more)
     simulated, forward = found.simulated, found.forward
     log_weights = forward.numbers["log_weight"]
     log_p = lower_bounds(log_weights)

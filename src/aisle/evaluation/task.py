@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 from aisle.annealing import HMC, Ladder, schedules, tuning
-from aisle.annealing.kernel import Schedule
 from aisle.context import in_context, parts_of
-from aisle.evaluation import examples, pilot, refitting
+from aisle.evaluation import examples, pilot, planning, refitting
 from aisle.evaluation.folders import kept
 from aisle.evaluation.sampler import Certificate, Sampler
-from aisle.evaluation.work import ExampleFunction, Job, Outcome, preferred_examples, walk
+from aisle.evaluation.work import Job, Outcome, preferred_examples, walk
 from aisle.models.use import simulate
 from aisle.types import Model, PRNGKey, Proposal
 
@@ -31,9 +30,9 @@ class Spent(NamedTuple):
     gradients: int
     seconds: float
 
-    def more(self, gradients: int, seconds: float) -> "Spent":
-        """Return what is spent with so much more."""
-        return Spent(self.gradients + gradients, self.seconds + seconds)
+    def plus(self, more: "Spent") -> "Spent":
+        """Return what both are together."""
+        return Spent(self.gradients + more.gradients, self.seconds + more.seconds)
 
 
 class Task(NamedTuple):
@@ -89,10 +88,10 @@ class Task(NamedTuple):
     @property
     def num_tuned(self) -> int:
         """Temperatures of the ladder on which step sizes are tuned."""
-        number, is_free = self.sampler.num_temperatures, callable(self.sampler.kernel.schedule)
-        if self.certificate.tolerance is not None and is_free:
+        kernel = self.sampler.kernel
+        if self.certificate.tolerance is not None and callable(kernel.schedule):
             return pilot.MAX_TEMPERATURES
-        return min(number, pilot.MAX_TEMPERATURES) if is_free else number
+        return pilot.num_short(kernel, self.sampler.num_temperatures)
 
     def ladder(self, num_temperatures: int) -> Ladder:
         """Return a ladder of so many temperatures, with the step sizes that were tuned."""
@@ -113,9 +112,13 @@ class Task(NamedTuple):
         order = np.random.default_rng([self.seed, BDMC]).permutation(len(self.indices))
         return jax.tree.map(lambda a: a[order[numbers % len(order)]], context)
 
-    def scheduled(self, schedule: Schedule) -> "Task":
-        """Return the task with another schedule."""
-        kernel = dataclasses.replace(self.sampler.kernel, schedule=schedule)
+    def after(self, more: Spent) -> "Task":
+        """Return the task when so much more was spent before its first round."""
+        return self._replace(spent=self.spent.plus(more))
+
+    def with_kernel(self, **changes: Any) -> "Task":
+        """Return the task with a kernel that is another in some fields."""
+        kernel = dataclasses.replace(self.sampler.kernel, **changes)
         return self._replace(sampler=dataclasses.replace(self.sampler, kernel=kernel))
 
     def path(self, *names: str) -> Path | None:
@@ -174,8 +177,8 @@ def refitted(task: Task, num_updates: int) -> Task:
         contexts=parts_of(task.x)[1],
         show_progress=task.show_progress,
     )
-    spent = task.spent.more(num_updates * refitting.BATCH_SIZE, seconds)
-    return task._replace(proposal=proposal, num_refits=num_updates, spent=spent)
+    task = task.after(Spent(num_updates * refitting.BATCH_SIZE, seconds))
+    return task._replace(proposal=proposal, num_refits=num_updates)
 
 
 def careful(task: Task) -> Task:
@@ -185,9 +188,8 @@ def careful(task: Task) -> Task:
     if not isinstance(hmc, HMC) or kernel.target_accept >= _CAREFUL_ACCEPT:
         return task
     more = dataclasses.replace(hmc, num_leapfrog=2 * hmc.num_leapfrog)
-    kernel = dataclasses.replace(kernel, transition=more, target_accept=_CAREFUL_ACCEPT)
-    sampler = dataclasses.replace(task.sampler, kernel=kernel)
-    return task._replace(sampler=sampler, is_careful=True)
+    task = task.with_kernel(transition=more, target_accept=_CAREFUL_ACCEPT)
+    return task._replace(is_careful=True)
 
 
 def tuned(task: Task) -> Task:
@@ -208,10 +210,10 @@ def tuned(task: Task) -> Task:
 
     stored, seconds = kept(task.path(f"step_sizes{task.suffix}-T{number}.npz"), tune)
     gradients = pilot.num_gradients(kernel, number, pilot.NUM_EXAMPLES)
-    return task._replace(step_sizes=stored["step_sizes"], spent=task.spent.more(gradients, seconds))
+    return task.after(Spent(gradients, seconds))._replace(step_sizes=stored["step_sizes"])
 
 
-def placed(task: Task, num_temperatures: int, num_examples: int, num_chains: int) -> Task:
+def placed(task: Task) -> Task:
     """Place the temperatures anew by short chains, and tune step sizes to them.
 
     A schedule of the user's own stays as it is.
@@ -219,46 +221,53 @@ def placed(task: Task, num_temperatures: int, num_examples: int, num_chains: int
     kernel = task.sampler.kernel
     if kernel.schedule is not schedules.sigmoid:
         return task
-    every = np.arange(num_examples)
-    run = anneal_simulated(task, num_temperatures, every, PLACE, num_chains)
-    per_move = kernel.transition.num_gradients
-    cost = examples.num_gradients_both_ways(num_temperatures, per_move, num_chains)
-    task = task._replace(spent=task.spent.more(len(run.indices) * cost, run.seconds))
+    number = planning.TEMPERATURES[0]
+    run, spent = short_run(task, number, PLACE)
+    task = task.after(spent)
     ratios = run.numbers["mean_log_ratio"]
     if not np.all(np.isfinite(ratios)):
         return task
-    schedule = schedules.placed(kernel.betas(num_temperatures), ratios)
-    return tuned(task.scheduled(schedule))
+    schedule = schedules.placed(kernel.betas(number), ratios)
+    return tuned(task.with_kernel(schedule=schedule))
 
 
-def anneal_given(task: Task, num_temperatures: int) -> Outcome:
+def anneal_given(task: Task, num_temperatures: int) -> tuple[Outcome, Spent]:
     """Anneal the given examples."""
-    chains = (num_temperatures, FORWARD, task.sampler.num_chains)
-    return _anneal(task, examples.forward, task.x, task.indices, *chains)
+    chains = task.sampler.num_chains
+    return _anneal(task, FORWARD, num_temperatures, chains, task.x, task.indices)
 
 
 def anneal_simulated(
-    task: Task, num_temperatures: int, indices: np.ndarray, purpose: int, num_chains: int
-) -> Outcome:
-    """Anneal simulated examples of these numbers both ways, for a certificate or for a plan."""
+    task: Task, num_temperatures: int, indices: np.ndarray
+) -> tuple[Outcome, Spent]:
+    """Anneal simulated examples of these numbers both ways, for a certificate."""
     xs = in_context(None, task.contexts(indices))
-    chains = (num_temperatures, purpose, num_chains)
-    return _anneal(task, examples.both_ways, xs, indices, *chains)
+    return _anneal(task, BDMC, num_temperatures, task.sampler.num_chains, xs, indices)
+
+
+def short_run(task: Task, num_temperatures: int, purpose: int) -> tuple[Outcome, Spent]:
+    """Anneal a few simulated examples both ways by a few chains, for a plan."""
+    indices = np.arange(planning.NUM_EXAMPLES)
+    xs = in_context(None, task.contexts(indices))
+    return _anneal(task, purpose, num_temperatures, planning.NUM_CHAINS, xs, indices)
 
 
 def _anneal(
     task: Task,
-    function: ExampleFunction,
+    purpose: int,
+    num_temperatures: int,
+    num_chains: int,
     xs: PyTree,
     indices: np.ndarray,
-    num_temperatures: int,
-    purpose: int,
-    num_chains: int,
-) -> Outcome:
-    name, count = _WALKS[purpose]
+) -> tuple[Outcome, Spent]:
+    """Return what chains found, and what they took; only the given examples go one way."""
+    function, count = examples.both_ways, examples.num_gradients_both_ways
+    if purpose == FORWARD:
+        function, count = examples.forward, examples.num_gradients
+    name, shown = _WALKS[purpose]
     ladder = task.ladder(num_temperatures)
     job = Job(
-        name=f"T={num_temperatures}, {'log p(x)' if purpose == FORWARD else name}",
+        name=f"T={num_temperatures}, {shown}",
         function=function,
         context=(task.model, task.proposal, ladder, num_chains),
         key=task.key(num_temperatures, purpose),
@@ -267,13 +276,14 @@ def _anneal(
         gradients=count(num_temperatures, ladder.transition.num_gradients, num_chains),
         preferred=preferred_examples(num_chains, ladder.num_gradients),
     )
-    return task.walk(job, f"T{num_temperatures}", name)
+    outcome = task.walk(job, f"T{num_temperatures}", name)
+    return outcome, Spent(len(outcome.indices) * job.gradients, outcome.seconds)
 
 
-# Of each purpose, the name of its folder and what an example costs.
+# Of each purpose, the name of its folder and what is shown beside the bar.
 _WALKS = {
-    FORWARD: ("forward", examples.num_gradients),
-    BDMC: ("bidirectional", examples.num_gradients_both_ways),
-    PLAN: ("pilot", examples.num_gradients_both_ways),
-    PLACE: ("placing", examples.num_gradients_both_ways),
+    FORWARD: ("forward", "log p(x)"),
+    BDMC: ("bidirectional", "bidirectional"),
+    PLAN: ("pilot", "pilot"),
+    PLACE: ("placing", "placing"),
 }

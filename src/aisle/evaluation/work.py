@@ -150,7 +150,14 @@ def _tiles(job: Job, left: np.ndarray, memory: int) -> Iterator[Outcome]:
     start = time.perf_counter()
     mesh = jax.sharding.Mesh(jax.devices(), ("examples",))
     arrays, static = eqx.partition(job.context, eqx.is_array)
-    run, size = _program(job, arrays, static, mesh, memory)
+    # Of the whole job, however much of it is left: tiles of another size would round differently.
+    each = min(job.preferred, -(-len(job.indices) // mesh.size))
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, job.xs))
+    # An evaluation of the same shapes finds its programs again.
+    run, size = remembered(
+        (job.function, static, shapes, mesh, each, memory),
+        lambda: _compile(job, arrays, static, mesh, memory, each),
+    )
     everywhere = jax.NamedSharding(mesh, jax.P())
     arrays, key = processes.place((arrays, job.key), everywhere)
     for begin in range(0, len(left), size):
@@ -182,20 +189,6 @@ def _together(job: Job, tiles: list[Outcome]) -> Outcome:
 def is_averaged(name: str) -> bool:
     """Say whether a number is averaged over examples on the way."""
     return name.startswith("mean_")
-
-
-def _program(
-    job: Job, arrays: PyTree, static: PyTree, mesh: jax.sharding.Mesh, memory: int
-) -> tuple[Callable[..., Numbers], int]:
-    """Return the compiled program of a job, which may be there already, and the size of a tile."""
-    # Of the whole job, however much of it is left: tiles of another size would round differently.
-    each = min(job.preferred, -(-len(job.indices) // mesh.size))
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, job.xs))
-    # An evaluation of the same shapes finds its programs again.
-    return remembered(
-        (job.function, static, shapes, mesh, each, memory),
-        lambda: _compile(job, arrays, static, mesh, memory, each),
-    )
 
 
 def _compile(

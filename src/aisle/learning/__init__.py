@@ -2,8 +2,9 @@
 
 from aisle.learning import rates
 from aisle.learning.looks import EarlyStopping, Look, Validation
-from aisle.learning.methods import AIS, IWAE, MHHMC, VAE, DReG, Losses, Method, Metrics
+from aisle.learning.methods import AIS, IWAE, MHHMC, VAE, DReG
 from aisle.learning.optimizers import Adam, Muon
+from aisle.learning.protocol import Losses, Method, Metrics
 from aisle.learning.recipe import Phase, Recipe
 
 __all__ = [

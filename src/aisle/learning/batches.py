@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
 
 from aisle import processes
 from aisle.data import Split
@@ -42,15 +41,16 @@ class Feeder:
     ):
         """Put the examples on the devices, if they fit."""
         self.updates_per_epoch = len(split) // batch_size
-        self._split, self._batch_size, self._seed = split, batch_size, seed
-        self._everywhere = jax.NamedSharding(mesh, jax.P())
+        self.batch_size, self.mesh = batch_size, mesh
+        self.everywhere = jax.NamedSharding(mesh, jax.P())
+        self._split, self._seed = split, seed
         self._over_batch = jax.NamedSharding(mesh, jax.P(None, "batch"))
         self._weights = split.relative_weights
         self._resident = None
         if len(split) * split.bytes_per_example <= resident_bytes:
             every = np.arange(len(split))
             rows = split.with_context(split.take(every), every)
-            self._resident = processes.place((rows, self._weights), self._everywhere)
+            self._resident = processes.place((rows, self._weights), self.everywhere)
         self._order = functools.lru_cache(maxsize=2)(self._permutation)
         self._worker = ThreadPoolExecutor(1, "aisle-feeder")
         self._ahead: tuple[Chunk, Future[Batches]] | None = None
@@ -59,7 +59,7 @@ class Feeder:
         """Return how many updates a chunk may have: fewer than wanted if examples are large."""
         if self._resident is not None:
             return wanted
-        num_bytes = self._batch_size * self._split.bytes_per_example
+        num_bytes = self.batch_size * self._split.bytes_per_example
         return max(1, min(wanted, STREAMED_BYTES // max(1, num_bytes)))
 
     def batches(self, chunk: Chunk, following: Chunk | None, capacity: int) -> Batches:
@@ -80,34 +80,25 @@ class Feeder:
     def _load(self, chunk: Chunk, capacity: int) -> Batches:
         epoch, first = divmod(chunk.first_update, self.updates_per_epoch)
         order = self._order(epoch)
-        start = first * self._batch_size
-        places = np.zeros((capacity, self._batch_size), np.int32)
-        chosen = order[start : start + chunk.num_updates * self._batch_size]
-        places[: chunk.num_updates] = chosen.reshape(-1, self._batch_size)
+        start = first * self.batch_size
+        places = np.zeros((capacity, self.batch_size), np.int32)
+        chosen = order[start : start + chunk.num_updates * self.batch_size]
+        places[: chunk.num_updates] = chosen.reshape(-1, self.batch_size)
         indices = self._split.numbers(places).astype(np.int32)
         if self._resident is not None:
             rows, weights = self._resident
-            return self._place(rows, weights, places, indices)
-        # Padding repeats the first example, so that the shape does not depend on the chunk.
-        positions = np.arange(places.size, dtype=np.int32).reshape(places.shape)
-        flat = places.ravel()
-        rows = self._split.with_context(self._split.take(flat), flat)
-        weights = None if self._weights is None else self._weights[flat]
-        return self._place(rows, weights, positions, indices)
+        else:
+            flat = places.ravel()
+            rows = self._split.with_context(self._split.take(flat), flat)
+            weights = None if self._weights is None else self._weights[flat]
+            # Padding repeats the first example, so that the shape does not depend on the chunk.
+            places = np.arange(places.size, dtype=np.int32).reshape(places.shape)
+        return Batches(
+            processes.place(rows, self.everywhere),
+            processes.place(places, self._over_batch),
+            processes.place(indices, self._over_batch),
+            processes.place(weights, self.everywhere),
+        )
 
     def _permutation(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self._seed, epoch]).permutation(len(self._split))
-
-    def _place(
-        self,
-        examples: PyTree,
-        weights: np.ndarray | jax.Array | None,
-        positions: np.ndarray,
-        indices: np.ndarray,
-    ) -> Batches:
-        return Batches(
-            processes.place(examples, self._everywhere),
-            processes.place(positions, self._over_batch),
-            processes.place(indices, self._over_batch),
-            processes.place(weights, self._everywhere),
-        )

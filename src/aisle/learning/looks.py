@@ -15,7 +15,8 @@ from aisle.annealing.tiles import map_tiles
 from aisle.context import InContext, bind
 from aisle.data import Split, as_split, spread
 from aisle.errors import InputError, check_count
-from aisle.learning.methods import Method, importance_bound
+from aisle.learning.methods import importance_bound
+from aisle.learning.protocol import Method
 from aisle.learning.updates import TrainState
 from aisle.objects import Chosen
 from aisle.statistics import Mean, summarise

@@ -1,10 +1,5 @@
 """Methods that train: VAE, IWAE, DReG, MHHMC and AIS.
 
-A method estimates, for one example, what to minimise; it is usable in anybody's training loop:
-`jax.vmap` `estimate` over a batch with a key for each example, average, and differentiate
-`losses.theta + losses.phi` with respect to (model, proposal). The gradient of `theta` reaches the
-model only and that of `phi` the proposal only; none flows through a chain.
-
 With log w_k the log-weights of K samples and v_k their normalised weights, gradients stopped where
 a bar is drawn:
 
@@ -25,12 +20,12 @@ DReG is the doubly reparameterised gradient of Tucker et al. (2019), MHHMC the m
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from aisle.annealing import (
     Annealed,
@@ -46,6 +41,7 @@ from aisle.annealing.importance import importance_log_weights
 from aisle.annealing.path import times
 from aisle.annealing.tuning import StepSizes, interpolated, nudge
 from aisle.errors import InputError, check_count
+from aisle.learning.protocol import Estimate, Losses, Metrics
 from aisle.models.joint import log_joint
 from aisle.objects import Chosen
 from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
@@ -53,72 +49,7 @@ from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Propo
 # A bound on held-out examples: chains and their temperatures.
 _BOUND_CHAINS, _BOUND_TEMPERATURES = 4, 50
 
-
-class Losses(NamedTuple):
-    """What to minimise; see the module for where their gradients go."""
-
-    theta: Scalar
-    phi: Scalar
-
-
-class Metrics(NamedTuple):
-    """What is worth knowing of one example's estimate.
-
-    Attributes:
-        bound: lower bound of log p(x), in expectation: of ELBO, IWAE or AIS, as the method has it.
-        effective_sample_size: of the K weights.
-        acceptance: mean over the K chains, by temperature; empty without chains.
-        num_nonfinite: transitions rejected for an energy that was not finite.
-    """
-
-    bound: Scalar
-    effective_sample_size: Scalar
-    acceptance: Float[Array, " moves"]
-    num_nonfinite: Scalar
-
-
-Estimate = tuple[Losses, Metrics]
 Tree = TypeVar("Tree")
-
-
-@runtime_checkable
-class Method(Protocol):
-    """What `fit` trains by. Ours are below; a class of your own needs these four.
-
-    Its objects are constants of compiled programs: a frozen dataclass is the usual one. A method
-    may also have `num_samples`, the samples of an example that are alive at once, and
-    `bound(key, model, proposal, x, state)`, a lower bound of log p(x) to validate by where
-    importance sampling would not do, at a cost of `bound_gradients`.
-    """
-
-    @property
-    def num_gradients(self) -> int:
-        """Gradients of log p(x, z) that one example costs."""
-        ...
-
-    def init(self) -> PyTree:
-        """Return the state before the first update, such as step sizes; () for none."""
-        ...
-
-    def estimate(
-        self, key: PRNGKey, model: Model, proposal: Proposal, x: Observation, state: Any
-    ) -> Estimate:
-        """Estimate the losses of one example."""
-        ...
-
-    def adapt(self, state: Any, metrics: Metrics) -> Any:
-        """Return the state for the next update; `metrics` are means over the batch."""
-        ...
-
-
-def check_method(method: Any) -> None:
-    """Refuse what does not have the protocol of a method."""
-    if isinstance(method, type) or not isinstance(method, Method):
-        raise InputError(
-            f"is {method!r}: give an object such as aisle.AIS(), or one of your own with init, "
-            "estimate, adapt and num_gradients",
-            argument="method",
-        )
 
 
 @dataclass(frozen=True, repr=False)

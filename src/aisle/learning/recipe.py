@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aisle.errors import InputError, check, check_positive, check_real
-from aisle.learning.methods import AIS, VAE, Method, check_method
+from aisle.learning.methods import AIS, VAE
 from aisle.learning.optimizers import RATE_WITH_CHAINS, Muon, as_optimizer
+from aisle.learning.protocol import Method, check_method
 from aisle.objects import Chosen
 
 

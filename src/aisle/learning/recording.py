@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 from jaxtyping import PyTree
 
 from aisle.learning.updates import TrainState
+from aisle.statistics import Mean
 
 
 class Best(NamedTuple):
@@ -24,6 +27,21 @@ class Best(NamedTuple):
     update: Any
     phase: Any
     num_since: Any
+
+    @classmethod
+    def of(cls, weights: PyTree, bound: float = -np.inf, update: int = 0, phase: int = 0) -> "Best":
+        """Return weights with the bound just measured, if any; all arrays are NumPy's."""
+        return cls(weights, np.float32(bound), np.int32(update), np.int32(phase), np.int32(0))
+
+    def after(self, held_out: Mean | None, arrays: PyTree, update: int, phase: int) -> "Best":
+        """Return the best weights so far; bounds of different phases are not compared."""
+        best = Best.of(self.weights, phase=phase) if phase > int(self.phase) else self
+        if held_out is None:
+            return best
+        if not held_out.mean > best.bound:
+            return best._replace(num_since=np.int32(best.num_since + 1))
+        weights = None if best.weights is None else jax.tree.map(np.asarray, arrays)
+        return Best.of(weights, held_out.mean, update, phase)
 
 
 class Snapshot(NamedTuple):

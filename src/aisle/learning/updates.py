@@ -21,7 +21,7 @@ from aisle import processes
 from aisle.compilation import compiler_options, quick_options, remembered
 from aisle.context import bind, in_context, parts_of
 from aisle.data import View
-from aisle.learning.methods import Losses, Method, Metrics
+from aisle.learning.protocol import Losses, Method, Metrics
 from aisle.types import PRNGKey, Scalar
 
 # Chains of one tile: their activations stay in the cache, and memory does not grow with K up to it.

@@ -203,8 +203,7 @@ def score(run: Run, data: str, num_chains: int, num_temperatures: int, seed: int
         contexts = None
     contexts = None if contexts is None else repeated(contexts)
     pilot_xs = in_context(simulate(key_data, run.model, NUM_EXAMPLES, contexts), contexts)
-    example = jax.tree.map(lambda a: a[0], pilot_xs)
-    kernel = suited(Kernel.tuned(is_long=True), run.proposal, example)
+    kernel = suited(Kernel.tuned(is_long=True), run.proposal, pilot_xs)
     sizes = tune(key_pilot, run.model, run.proposal, pilot_xs, kernel, num_temperatures)
     ladder = kernel.ladder(num_temperatures, sizes)
     return score_rows(run.model, run.proposal, examples, ladder, num_chains=num_chains, seed=seed)

@@ -10,10 +10,11 @@ from jaxtyping import PyTree
 from aisle import processes
 from aisle.data import as_split, remarks
 from aisle.errors import InputError
+from aisle.learning.history import Fitted, report
 from aisle.learning.looks import Callback, Validation
-from aisle.learning.loop import Fitted, report
-from aisle.learning.methods import Method
-from aisle.learning.plan import Plan, prepare
+from aisle.learning.plan import Plan
+from aisle.learning.preparing import prepare
+from aisle.learning.protocol import Method
 from aisle.learning.recipe import Recipe, as_recipe
 from aisle.learning.recording import Recorder
 from aisle.runs import folder

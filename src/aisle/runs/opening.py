@@ -15,7 +15,7 @@ import numpy as np
 from aisle.data import Column, Dataset, Split, load as read_data
 from aisle.data.arrays import is_file_name
 from aisle.errors import InputError
-from aisle.learning.loop import report
+from aisle.learning.history import report
 from aisle.runs import checkpoints, folder, weights
 from aisle.runs.config import NOT_A_CONFIG, from_json, to_json
 from aisle.runs.forms import Form, form_from

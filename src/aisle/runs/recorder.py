@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aisle.errors import check, check_count, check_real
-from aisle.learning.loop import report
+from aisle.learning.history import report
 from aisle.learning.recording import Recorder, Snapshot
 from aisle.objects import Chosen
 from aisle.runs import checkpoints, folder

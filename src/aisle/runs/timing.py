@@ -5,8 +5,9 @@ from typing import Any
 
 from aisle import processes
 from aisle.errors import check_positive
-from aisle.learning.loop import report
-from aisle.learning.plan import Plan, prepare
+from aisle.learning.history import report
+from aisle.learning.plan import Plan
+from aisle.learning.preparing import prepare
 from aisle.learning.recipe import Recipe
 from aisle.learning.recording import Recorder
 
