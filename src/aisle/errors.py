@@ -24,6 +24,11 @@ class TrainingError(RuntimeError):
     """
 
 
+def first_line(error: Exception) -> str:
+    """Return the beginning of what an error of somebody else says, or its kind if it is silent."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+
+
 def check(is_kept: bool, argument: str, value: object, rule: str) -> None:
     """Refuse a value that breaks its rule. A comparison with NaN is False, so NaN is refused."""
     if not is_kept:

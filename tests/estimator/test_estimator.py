@@ -231,6 +231,19 @@ def test_it_is_saved_and_pickled(fitted, tmp_path):
         assert copy.num_updates_ == fitted.num_updates_
 
 
+def test_parameters_that_are_arrays_are_saved_as_lists(fitted, tmp_path):
+    hidden = fitted.get_params()["hidden"]
+    copy = LatentDensity.load(_saved_with(fitted, np.array(hidden), tmp_path / "own.safetensors"))
+    assert list(copy.get_params()["hidden"]) == list(hidden)
+
+
+def _saved_with(fitted, hidden, path):
+    changed = pickle.loads(pickle.dumps(fitted))
+    changed.hidden = hidden
+    changed.save(path)
+    return path
+
+
 def test_frames_have_names_in_and_out():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     fitted = LatentDensity(**SMALL).set_output(transform="pandas").fit(frame)

@@ -86,6 +86,9 @@ def test_paths_are_made_absolute_and_names_of_data_sets_are_not(tmp_path, monkey
     assert config.model.init_from == tmp_path / "a b.safetensors"
     assert config.observations.data_dir == tmp_path / "data"
     assert absolute(SHORT) == SHORT
+    for text, expected in (("kinds.json", str(tmp_path / "kinds.json")), ("age=real", "age=real")):
+        typed = TrainConfig("digits", observations=DataOptions(columns=text))
+        assert absolute(typed).observations.columns == expected
 
 
 def test_a_configuration_of_the_first_edition():

@@ -51,6 +51,9 @@ def test_a_run_is_opened_with_the_model_that_was_given(run):
     assert (stored["format"], stored["ends"]) == (2, [6])
     with pytest.raises(InputError, match=r"open it by aisle\.open_run\(path, model, proposal\)"):
         aisle.open_run(path)
+    for open_it in (aisle.open_run, aisle.load):
+        with pytest.raises(InputError, match="give both a model and a proposal, or neither"):
+            open_it(path, proposal=encoder())
     with pytest.raises(InputError, match="is of another model or optimiser"):
         aisle.open_run(path, START, encoder(4))
 

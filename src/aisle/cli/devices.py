@@ -5,7 +5,7 @@ import os
 import sys
 
 from aisle.cli.options import DistributedOptions
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 
 
 def set_up_jax(joined: DistributedOptions | None = None) -> None:
@@ -50,9 +50,8 @@ def _join(joined: DistributedOptions) -> None:
     try:
         jax.distributed.initialize(*where)
     except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise InputError(
-            f"the processes could not be joined ({reason}): see docs/cluster.md"
+            f"the processes could not be joined ({first_line(error)}): see docs/cluster.md"
         ) from None
     if jax.process_index():
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115

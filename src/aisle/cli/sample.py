@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from aisle.cli.devices import set_up_jax
 from aisle.cli.options import DataName, ModelName, MovedData, RunPath, optional
 from aisle.cli.output import check_writable, show, write_rows
 from aisle.errors import InputError, check_count, check_seed
@@ -70,6 +71,7 @@ class Sample:
         check_count("num_samples", self.num_samples)
         check_seed(self.seed)
         check_writable(self.out, ".png", ".npy", ".csv", ".tsv")
+        set_up_jax()
         from aisle.runs.tables import contexts_for, sampled
 
         run, dataset = opened(self.run_path, self.model, self.data, self.data_dir)
@@ -135,6 +137,7 @@ class Export:
         is_file = bool(self.path.suffix)
         if is_file:
             check_writable(self.path, ".safetensors")
+        set_up_jax()
         from aisle.report.card import check_new, export_with_card
         from aisle.runs.opening import export_run
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from aisle.cli.devices import set_up_jax
-from aisle.cli.options import RunPath
+from aisle.cli.options import MovedData, RunPath
 from aisle.cli.output import check_writable, show, write_rows
 from aisle.errors import check_count, check_seed
 
@@ -42,6 +42,8 @@ class Score:
     seed: int = 0
     """Seed of all draws."""
 
+    data_dir: MovedData = None
+
     def run(self) -> int:
         """Score, and say where the file is."""
         check_writable(self.out, ".csv")
@@ -52,7 +54,7 @@ class Score:
         from aisle.runs.evaluating import score
         from aisle.runs.opening import open_run
 
-        run = open_run(self.run_path)
+        run = open_run(self.run_path, data_dir=self.data_dir)
         scores = score(run, self.data, self.num_chains, self.num_temperatures, self.seed)
         names = ["row", "log_p", "error", "effective_chains"]
         names += [f"z{i}" for i in range(scores.latents.shape[1])]

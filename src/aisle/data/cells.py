@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aisle.data.h5ad import read_h5ad
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet", ".h5ad")
 
@@ -176,8 +176,9 @@ def _parquet(path: Path) -> Any:
     try:
         return pandas.read_parquet(path)
     except (ImportError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} cannot be read as Parquet ({reason}): save it again") from None
+        raise InputError(
+            f"{path} cannot be read as Parquet ({first_line(error)}): save it again"
+        ) from None
 
 
 def _cells(values: Any) -> Cells:

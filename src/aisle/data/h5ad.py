@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 
 
 def read_h5ad(path: Path) -> tuple[np.ndarray, list[str], dict[str, Any]]:
@@ -26,9 +26,9 @@ def read_h5ad(path: Path) -> tuple[np.ndarray, list[str], dict[str, Any]]:
             matrix, names = _matrix(file["X"]), _column(var, var.attrs["_index"])
             labels = {str(name): _column(obs, name) for name in obs.attrs["column-order"]}
     except (KeyError, OSError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
         raise InputError(
-            f"{path} cannot be read as .h5ad ({reason}): write it again with anndata 0.8 or later"
+            f"{path} cannot be read as .h5ad ({first_line(error)}): write it again with "
+            "anndata 0.8 or later"
         ) from None
     if matrix.ndim != 2 or matrix.shape[1] != len(names):
         raise InputError(

@@ -80,4 +80,6 @@ def _plain(value: Any) -> Any:
     """Return a parameter as JSON has it."""
     if isinstance(value, np.generic):
         return value.item()
-    return list(value) if isinstance(value, tuple | list) else value
+    if isinstance(value, np.ndarray | tuple | list):
+        return [_plain(one) for one in value]
+    return value

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 from aisle.compilation import remembered
 from aisle.context import given, in_context
 from aisle.data import Split, as_split, check_support
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 from aisle.learning.batches import Feeder
 from aisle.learning.history import report
 from aisle.learning.looks import Bounder
@@ -83,7 +83,7 @@ def trained_arrays(
             )
         except (AttributeError, ValueError, TypeError) as error:
             raise InputError(
-                f"does not name parts of (model, proposal) ({str(error).splitlines()[0]}): give a "
+                f"does not name parts of (model, proposal) ({first_line(error)}): give a "
                 "function such as lambda model, proposal: model.decoder",
                 argument="freeze",
             ) from None

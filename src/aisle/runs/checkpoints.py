@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import PyTree
 
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 from aisle.files import remove_leftovers
 from aisle.runs import legacy, tensors
 
@@ -127,8 +127,7 @@ def _read(path: Path, update: int) -> dict[str, np.ndarray]:
         raise
     except Exception as error:
         # Depending on what is missing, tensorstore and the system raise all kinds.
-        reason = " ".join(str(error).split())[:200]
-        raise tensors.UnreadableError(reason or type(error).__name__) from error
+        raise tensors.UnreadableError(first_line(error)) from error
     if about.get("update") != update:
         raise tensors.UnreadableError("it was not saved under this name")
     return stored

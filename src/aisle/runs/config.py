@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aisle.data.arrays import is_file_name
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 from aisle.runs.options import GROUPS, TrainConfig
 
 _PATHS = ("init_from", "data_dir")
@@ -35,10 +35,9 @@ def from_json(stored: Mapping[str, Any], path: Path) -> TrainConfig:
     try:
         return config_of(stored["train"], stored["format"])
     except NOT_A_CONFIG as error:
-        reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{path / 'config.json'} is not that of a training run of this version ({reason}): "
-            "give the folder of one"
+            f"{path / 'config.json'} is not that of a training run of this version "
+            f"({first_line(error)}): give the folder of one"
         ) from None
 
 
@@ -102,10 +101,13 @@ def absolute(config: TrainConfig) -> TrainConfig:
     if is_file_name(config.data):
         config = dataclasses.replace(config, data=str(Path(config.data).expanduser().absolute()))
     model, seen = config.model, config.observations
+    kinds = seen.columns
+    if kinds is not None and kinds.lower().endswith(".json"):
+        kinds = str(_absolute(Path(kinds)))
     return dataclasses.replace(
         config,
         model=dataclasses.replace(model, init_from=_absolute(model.init_from)),
-        observations=dataclasses.replace(seen, data_dir=_absolute(seen.data_dir)),
+        observations=dataclasses.replace(seen, data_dir=_absolute(seen.data_dir), columns=kinds),
     )
 
 

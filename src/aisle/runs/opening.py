@@ -14,7 +14,7 @@ import numpy as np
 
 from aisle.data import Column, Dataset, Split, load as read_data
 from aisle.data.arrays import is_file_name
-from aisle.errors import InputError
+from aisle.errors import InputError, first_line
 from aisle.learning.history import report
 from aisle.runs import checkpoints, folder, weights
 from aisle.runs.config import NOT_A_CONFIG, from_json, to_json
@@ -85,6 +85,7 @@ def open_run(
         data_dir: where its data are now, if they have moved: a function that builds networks,
             MODULE:FUNCTION, is called with them.
     """
+    _check_pair(model, proposal)
     path = Path(path)
     stored = folder.read_config(path)
     config = None if "fit" in stored and model is not None else from_json(stored, path)
@@ -104,6 +105,11 @@ def open_run(
     update, arrays = found
     _check_finite(arrays, path, update)
     return Run(path, stored, config, shape, update, *eqx.combine(arrays, static))
+
+
+def _check_pair(model: Model | None, proposal: Proposal | None) -> None:
+    if (model is None) != (proposal is None):
+        raise InputError("give both a model and a proposal, or neither of them")
 
 
 def load_data(run: Run, data_dir: Path | None = None) -> Dataset:
@@ -208,6 +214,7 @@ def load(path: str | Path, model: Model | None = None, proposal: Proposal | None
         model: networks of the same kind, for weights of a model of your own.
         proposal: likewise.
     """
+    _check_pair(model, proposal)
     path = Path(path)
     file = path / EXPORTED if (path / EXPORTED).is_file() else path
     if file.suffix != weights.SUFFIX or file.is_dir():
@@ -249,9 +256,9 @@ def _described(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (*NOT_A_CONFIG, IndexError, MemoryError, NotImplementedError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
-            f"{path} describes networks that cannot be built ({reason}): restore it from a backup"
+            f"{path} describes networks that cannot be built ({first_line(error)}): restore it "
+            "from a backup"
         ) from None
 
 

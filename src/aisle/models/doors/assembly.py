@@ -62,11 +62,6 @@ def needed(module: str, function: str, extra: str) -> Any:
         ) from None
 
 
-def first_line(error: Exception) -> str:
-    """Return the beginning of what an error of somebody else says."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
-
-
 def likelihood_of(likelihood: str | Likelihood, outputs: Sequence[tuple[int, ...]]) -> Likelihood:
     """Return a likelihood for outputs of these shapes, by its name or as it is."""
     num_outputs = sum(map(math.prod, outputs))

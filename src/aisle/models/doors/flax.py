@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from aisle.errors import InputError, check_count
+from aisle.errors import InputError, check_count, first_line
 from aisle.models.doors.assembly import (
     NUM_COMPARED,
     assembled,
     check_equal,
     check_logits,
-    first_line,
     likelihood_of,
     needed,
     shape_of,

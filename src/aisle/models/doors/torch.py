@@ -9,14 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aisle.errors import InputError, check_count
+from aisle.errors import InputError, check_count, first_line
 from aisle.models.doors.assembly import (
     NUM_COMPARED,
     assembled,
     check_equal,
     check_logits,
     compared,
-    first_line,
     likelihood_of,
     needed,
     shape_of,
