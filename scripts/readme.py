@@ -35,7 +35,7 @@ _HOURS: Columns = {
     "log p(x)": "right",
     "gap": "right",
     "training data": "right",
-    "paper's best": "right",
+    "best published": "right",
 }
 
 # In nats, of a log-likelihood that counts as certified.
@@ -90,7 +90,7 @@ def _hours() -> str:
         test, gap, train = (Mean(**record[name]) for name in ("test", "gap", "train"))
         link = f"[{record['data']}](results/hours/{path.parent.name}/hours.md)"
         hours = f"{record['seconds'] / 3600:.1f}"
-        paper = "" if best is None else f"{best:.2f}"
+        paper = "" if best is None else f"{best.value:.2f} ({best.source})"
         layers = record["model"].removesuffix("-layer")
         lines.append([link, layers, hours, str(test), str(gap), str(train), paper])
     return markdown_table(_HOURS, lines)

@@ -26,14 +26,16 @@ def test_the_page_has_test_and_training_data_and_the_papers_best():
     assert "# log p(x) of mnist after 1,234 updates, 1.0 hours" in text
     assert "| test data, the whole split | -83.00 +- 0.20 |" in text
     assert "| test data, the paper's best | -83.63 |" in text
-    assert page.published("omniglot") == -101.25
-    assert "paper's best" not in page._page(FOUND, page._rows(FOUND, "digits"), "digits")
+    assert page.published("omniglot") == (-101.25, "the paper's best")
+    static = page._rows(FOUND, "static_binarized.npz")
+    assert static[-1] == ["test data, pythae's IWAE, K = 50", "-86.82"]
+    assert len(page._rows(FOUND, "digits")) == 3
 
 
 def test_the_picture_has_the_curve_its_ends_and_the_papers_best():
     (axes,) = page._picture(FOUND, "mnist").axes
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert len(labels) == 4 and "paper's best, test" in labels
+    assert len(labels) == 4 and "the paper's best, test" in labels
     assert list(axes.lines[0].get_xdata()) == [0.5, 1.0]
 
 
