@@ -323,22 +323,21 @@ _NOTES = (
 
 
 def _answer(found: dict[str, Found]) -> str:
-    ahead, level, behind, details, over_vae = [], [], [], [], []
+    ahead, level, behind, over_vae = [], [], [], []
     for name, one in found.items():
         # Test data choose nothing: AIS with the chosen number of latents is what is compared.
         ais, vae = one.chosen["AIS"], one.chosen["VAE"]
-        rival, exact_one = one.rival
+        _, exact_one = one.rival
         is_behind = exact_one.is_clearly_ahead_of(ais)
         place = ahead if ais.is_clearly_ahead_of(exact_one) else behind if is_behind else level
         place.append(name)
-        details.append(f"{name} {ais.mean} ({ais.ahead_of(exact_one)} over {rival})")
         over_vae += [name] if ais.is_clearly_ahead_of(vae) else []
     words = [f"ahead of the best exact model on {_names(ahead)}"]
     words += [f"level with it on {_names(level)}"] if level else []
     words += [f"behind it on {_names(behind)}"] if behind else []
     number = sum(one.has_best for one in found.values())
     sentences = [
-        f"AIS with the chosen number of latents is {', '.join(words)}: {'; '.join(details)}.",
+        f"AIS with the chosen number of latents is {', '.join(words)}.",
         f"It is clearly better than the VAE after the same time on {_names(over_vae)}.",
         f"The highest figure of the table is of a model with latents on {number} of {len(found)}.",
     ]
