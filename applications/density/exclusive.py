@@ -50,7 +50,7 @@ class Exclusive(NamedTuple):
             bits = x[:, group].astype(int)
             one = bits @ np.arange(1, len(group) + 1)
             columns.append(np.where(bits.sum(axis=1) > 1, len(group) + 1, one))
-        return np.stack(columns, axis=1).astype(np.uint8)
+        return np.stack(columns, axis=1).astype(np.int32)
 
     def log_share(self, codes: np.ndarray) -> np.ndarray:
         """Return log p of each row's bits given its codes: other patterns share theirs alike."""
