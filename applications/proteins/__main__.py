@@ -14,7 +14,16 @@ import aisle
 from aisle.data import spread
 from aisle.statistics import Mean, summarise
 from applications.core.files import data_file
-from applications.core.models import Budget, Scored, Splits, Trained, decayed, score, train
+from applications.core.models import (
+    METHODS,
+    Budget,
+    Scored,
+    Splits,
+    Trained,
+    decayed,
+    score,
+    train,
+)
 from applications.core.pictures import COLOURS, intervals, panels
 from applications.core.study import Command, Study, Table
 from applications.proteins import mutants
@@ -29,7 +38,7 @@ from applications.proteins.alignment import (
     relatives,
     split_clusters,
 )
-from applications.proteins.decoder import SharedLetters
+from applications.proteins.decoder import Noisy, SharedLetters, UnderNoise
 
 QUESTION = (
     "Sequences of the family of beta-lactamase (BLAT_ECOLX): does a model that learned by "
@@ -61,16 +70,19 @@ class Form(NamedTuple):
     Attributes:
         decay: of its matrices.
         features: of each site, which letters share; 0 if they share nothing.
+        noise: of its hidden units while it is trained; 0 for none.
     """
 
     latents: int
     hidden: tuple[int, ...]
     decay: float
     features: int = 0
+    noise: float = 0.0
 
     def __str__(self) -> str:
         hidden = "x".join(map(str, self.hidden)) or "linear"
-        return f"{self.latents}-{hidden}-{self.decay:g}" + f"-{self.features}" * bool(self.features)
+        name = f"{self.latents}-{hidden}-{self.decay:g}" + f"-{self.features}" * bool(self.features)
+        return name + f"-noise-{self.noise:g}" * bool(self.noise)
 
     @property
     def text(self) -> str:
@@ -78,7 +90,8 @@ class Form(NamedTuple):
         hidden = "x".join(map(str, self.hidden))
         units = f"{hidden} hidden units" if hidden else "one layer"
         shared = f", {self.features} features of a site that letters share" if self.features else ""
-        return f"{self.latents} latents, {units}{shared}, a decay of {self.decay:g}"
+        noise = f", noise of {self.noise:g} on hidden units" if self.noise else ""
+        return f"{self.latents} latents, {units}{shared}, a decay of {self.decay:g}{noise}"
 
 
 # Chosen one after the other, from the first form on.
@@ -92,6 +105,7 @@ _CHOICES: tuple[tuple[dict[str, Any], ...], ...] = (
         {"hidden": (300, 300), "features": 10},
     ),
     ({"latents": 10}, {"latents": 40}),
+    ({"noise": 0.3}, {"noise": 0.5}, {"noise": 0.5, "decay": 0.03}),
 )
 _PSEUDOCOUNTS = (1, 3, 10, 30, 100)
 
@@ -179,7 +193,7 @@ def _family(alignment: Alignment, scan: Scan, known: Relatives, most: int) -> Fa
 
 def chosen(study: Study, family: Family) -> tuple[Form, Trained]:
     """Return what is best on validation sequences, by a VAE: one choice after the other."""
-    best, choices = (Form(2, (8,), 1.0, 3), ()) if study.is_smoke else (_FIRST, _CHOICES)
+    best, choices = (Form(2, (8,), 1.0, 3, 0.3), ()) if study.is_smoke else (_FIRST, _CHOICES)
     starts = {best: _train(study, family, best, "VAE", 0)}
     for choice in choices:
         for change in choice:
@@ -209,7 +223,7 @@ def _train(
         f"{name}-{form}-{'start' if start is None else method}-{seed}",
         _built(form, family, seed) if start is None else start.networks,
         data,
-        method,
+        UnderNoise(METHODS[method], form.noise) if form.noise else method,
         budget,
         seed=seed,
         optimizer=decayed(form.decay),
@@ -236,7 +250,18 @@ def _built(form: Form, family: Family, seed: int) -> tuple[Any, Any]:
         bias = model.decoder.layers[-1].bias
         decoder = SharedLetters(key, (form.latents, *form.hidden), form.features, bias)
         model = eqx.tree_at(lambda m: m.decoder, model, decoder)
+    if form.noise:
+        where = _network_of_features if form.features else _decoder
+        model = eqx.tree_at(where, model, Noisy(where(model)))
     return model, proposal
+
+
+def _decoder(model: Any) -> Any:
+    return model.decoder
+
+
+def _network_of_features(model: Any) -> Any:
+    return model.decoder.network
 
 
 def _ensemble(
@@ -392,7 +417,7 @@ def _notes(form: Form, family: Family, check: Mapping[str, Any]) -> str:
 
 _TRIED = (
     "decays of 0.03 and 0.3, other decoders (one layer, 300x300 units, 10 features of a site that "
-    "letters share, both), and 10 or 40 latents"
+    "letters share, both), 10 or 40 latents, and noise (0.3, 0.5, or 0.5 with a decay of 0.03)"
 )
 
 
