@@ -146,6 +146,8 @@ def run(study: Study) -> tuple[Table, Figure]:
             make = functools.partial(integrated, four, data.test)
             whole = Mean(**study.cells(f"{name}-integrated", {}, make))
         found[name] = Found(exact(study, name, data), models, whole)
+        # Compiled programs take parts of memory, of which Linux allows a process 65,530.
+        jax.clear_caches()
     return table(found), picture(found)
 
 
