@@ -67,4 +67,33 @@ BREAKS = [
         "clusters[agrees[first] & (clusters < 0)] = first",
         "applications/tests/test_alignment.py::test_weights_count_sequences_that_are_far_apart",
     ),
+    Break(
+        "patterns that share a level have its probability each",
+        "applications/density/exclusive.py",
+        "return -(is_other * np.log(others)).sum(axis=1)",
+        "return np.zeros(len(codes))",
+        "applications/tests/test_exclusive.py::test_all_patterns_together_have_probability_one",
+    ),
+    Break(
+        "columns that are apart by chance are one category",
+        "applications/density/exclusive.py",
+        "excludes = (ones.T @ ones == 0) & (expected >= _LEAST_EXPECTED)",
+        "excludes = ones.T @ ones == 0",
+        "applications/tests/test_exclusive.py::test_columns_that_are_apart_by_chance_are_no_group",
+    ),
+    Break(
+        "noise is there without training",
+        "applications/proteins/decoder.py",
+        "self.factors = tuple(jnp.ones(layer.out_features) for layer in network.layers[:-1])",
+        "self.factors = tuple(jnp.full(l.out_features, 1.2) for l in network.layers[:-1])",
+        "applications/tests/test_noise.py::test_without_factors_it_is_the_network",
+    ),
+    Break(
+        "all layers have the same noise",
+        "applications/proteins/decoder.py",
+        "1 + self.spread * jax.random.normal(k, ones.shape)",
+        "1 + self.spread * jax.random.normal(key_noise, ones.shape)",
+        "applications/tests/test_noise.py::"
+        "test_factors_have_mean_one_and_the_spread_that_was_asked_for",
+    ),
 ]
