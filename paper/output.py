@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from aisle.cli.output import (
     check_writable,
     markdown_table,
     screen_table,
-    table_console,
+    show,
     write_json,
 )
 from aisle.files import disk_errors, write_bytes
@@ -22,19 +21,11 @@ __all__ = [
     "csv_text",
     "make_folder",
     "markdown_table",
-    "print_lines",
     "screen_table",
-    "table_console",
+    "show",
     "write_json",
     "write_text",
 ]
-
-
-def print_lines(lines: Iterable[object]) -> None:
-    """Print each line unbroken."""
-    console = table_console()
-    for line in lines:
-        console.print(str(line), soft_wrap=True)
 
 
 def make_folder(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import tyro
 from matplotlib.figure import Figure
 
-from aisle.cli.output import Columns, markdown_table, table_console, write_json
+from aisle.cli.output import Columns, markdown_table, show, write_json
 from aisle.errors import InputError
 from aisle.files import write_bytes
 from aisle.provenance import provenance
@@ -127,8 +127,7 @@ class Command:
         except InputError as error:
             sys.stderr.write(f"{program}: {error}\n")
             return 2
-        text = f"{table.markdown()}\n\n{table.answer}"
-        table_console().print(text, soft_wrap=True)
+        show(f"{table.markdown()}\n\n{table.answer}")
         return 0
 
 

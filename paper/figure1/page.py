@@ -17,8 +17,7 @@ from paper.output import (
     check_writable,
     make_folder,
     markdown_table,
-    print_lines,
-    table_console,
+    show,
     write_json,
     write_text,
 )
@@ -57,8 +56,7 @@ def reproduce(out: Path, num_draws: int, correlation: float, seed: int) -> None:
     _save_picture(picture, found)
     write_text(page, _page(found, num_draws))
     write_json(numbers, _content(found) | settings)
-    table_console().print(_table(found))
-    print_lines([verdict(found.results), *paths])
+    show(_table(found), verdict(found.results), *paths)
 
 
 def _table(found: SamplerStudy) -> Table:

@@ -14,9 +14,8 @@ from paper.output import (
     Columns,
     csv_text,
     markdown_table,
-    print_lines,
     screen_table,
-    table_console,
+    show,
     write_json,
     write_text,
 )
@@ -40,11 +39,10 @@ def reproduce(run_path: Path, settings: Settings, out: Path | None, data_dir: Pa
     """Measure, print the table and write the files."""
     study, folder = measurement.measure_run(run_path, settings, out=out, data_dir=data_dir)
     paths = _save(study, folder, run_path)
-    console = table_console()
     for heading, results in _groups(study):
         lines = [_texts(result) for result in results]
-        console.print(screen_table(heading, _COLUMNS, lines))
-    print_lines([*_about(study), *verdict(study.results), *paths])
+        show(screen_table(heading, _COLUMNS, lines))
+    show(*_about(study), *verdict(study.results), *paths)
 
 
 def _save(study: GradientStudy, folder: Path, run_path: Path) -> list[Path]:

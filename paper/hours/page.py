@@ -12,9 +12,8 @@ from paper.output import (
     Columns,
     make_folder,
     markdown_table,
-    print_lines,
     screen_table,
-    table_console,
+    show,
     write_json,
     write_text,
 )
@@ -50,8 +49,7 @@ def reproduce(out: Path, config: TrainConfig, hours: float, effort: Effort) -> N
     write_json(paths[0], _content(found, config, hours, effort))
     write_text(paths[1], _page(found, rows, data))
     save_figure(_picture(found, data), paths[2], dpi=120)
-    table_console().print(screen_table(_title(found, data), _COLUMNS, rows))
-    print_lines(paths)
+    show(screen_table(_title(found, data), _COLUMNS, rows), *paths)
 
 
 def _title(found: Trained, data: str) -> str:

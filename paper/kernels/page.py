@@ -11,9 +11,8 @@ from paper.output import (
     Columns,
     csv_text,
     markdown_table,
-    print_lines,
     screen_table,
-    table_console,
+    show,
     write_json,
     write_text,
 )
@@ -28,13 +27,13 @@ def reproduce(run_path: Path, config: Config, out: Path | None, data_dir: Path |
     """Compare, print the table and write the files."""
     begun = study.begin(run_path, config, out=out, data_dir=data_dir)
     truth = study.estimate_truth(begun)
-    print_lines(_certificate(truth))
+    show(*_certificate(truth))
     results = []
     for result in study.compare(begun, truth.log_p):
         results.append(result)
-        print_lines([_line(result)])
-    table_console().print(screen_table(_TITLE, *_texts(results)))
-    print_lines([*_headlines(results), *save(begun, truth, results)])
+        show(_line(result))
+    show(screen_table(_TITLE, *_texts(results)))
+    show(*_headlines(results), *save(begun, truth, results))
 
 
 def _certificate(truth: LogLikelihood) -> list[str]:

@@ -14,9 +14,8 @@ from paper.output import (
     Columns,
     csv_text,
     markdown_table,
-    print_lines,
     screen_table,
-    table_console,
+    show,
     write_json,
     write_text,
 )
@@ -123,12 +122,13 @@ def _is_same(now: CellResult, then: CellResult) -> bool:
     return abs(now.log_likelihood.mean - then.log_likelihood.mean) < 1e-3
 
 
-def show(spec: TableSpec, table: TableRecord, base: Path) -> None:
+def show_table(spec: TableSpec, table: TableRecord, base: Path) -> None:
     """Print the table, what it decides of the claims, and where they are written."""
-    console = table_console()
-    console.print(screen_table(spec.title, *_lines(table)))
-    console.print(screen_table("claims", _CLAIM_COLUMNS, _claim_lines(table)))
-    print_lines(_file(base, end) for end in ("md", "csv", "json"))
+    show(
+        screen_table(spec.title, *_lines(table)),
+        screen_table("claims", _CLAIM_COLUMNS, _claim_lines(table)),
+        *(_file(base, end) for end in ("md", "csv", "json")),
+    )
 
 
 def write(spec: TableSpec, table: TableRecord, base: Path) -> None:

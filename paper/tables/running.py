@@ -10,7 +10,7 @@ from rich.table import Table
 from aisle.errors import InputError, check_seed
 from aisle.files import remove_leftovers
 from paper.core import runs
-from paper.output import Columns, make_folder, screen_table, table_console
+from paper.output import Columns, make_folder, screen_table, show
 from paper.tables import cells, files
 from paper.tables.cells import Cell, FinishedCell
 from paper.tables.contents import TableSpec, make_table
@@ -28,7 +28,7 @@ _PLAN_COLUMNS: Columns = {
 def show_plan(name: str, out: Path, budget: str, patterns: list[str], seed: int) -> None:
     """Time some updates of each chosen cell, and print what the whole would take."""
     spec, chosen = _choose(name, out, budget, patterns, seed)
-    table_console().print(_plan(spec.title, chosen))
+    show(_plan(spec.title, chosen))
 
 
 def write_table(name: str, out: Path, budget: str, seed: int) -> None:
@@ -54,7 +54,7 @@ def _run_cells(spec: TableSpec, chosen: list[Cell], name: str, out: Path) -> Non
     for _ in _one_by_one(chosen, out):
         # After each, so that an interruption leaves the table of what is done.
         write()
-    files.show(spec, write(), out / name)
+    files.show_table(spec, write(), out / name)
 
 
 def _choose(
@@ -97,14 +97,13 @@ def _is_asked(cell: Cell, patterns: list[str]) -> bool:
 
 def _one_by_one(chosen: list[Cell], out: Path) -> Iterator[Cell]:
     """Run cells one after another, and yield each that is done."""
-    console = table_console()
     for number, cell in enumerate(chosen):
-        console.print(f"{cell.name} ({number + 1} of {len(chosen)})")
+        show(f"{cell.name} ({number + 1} of {len(chosen)})")
         if cell.evaluation is None:
             cells.train_cell(cell, out)
         else:
             done = cells.run_cell(cell, out)
-            console.print(f"log p(x) >= {done.result.log_likelihood}")
+            show(f"log p(x) >= {done.result.log_likelihood}")
         yield cell
         # The next cell has programs of its own: those of dozens of cells are too many to keep.
         jax.clear_caches()
