@@ -57,4 +57,4 @@ class Exclusive(NamedTuple):
         sizes = np.array([len(group) for group in self.groups])
         others = np.maximum(2.0**sizes - sizes - 1, 1)
         is_other = (sizes > 1) & (codes == sizes + 1)
-        return -(is_other * np.log(others)).sum(axis=1)
+        return -np.where(is_other, np.log(others), 0).sum(axis=1)
