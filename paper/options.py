@@ -285,7 +285,7 @@ class Hours:
 
     Trains as aisle train does, keeps the best weights on validation data, and then evaluates test
     data once, and training data, which show what was overfitted. Writes hours.md, hours.json and
-    hours.png, with log p(x) against time.
+    hours.png, with log p(x) against time, and weights.safetensors, which aisle.load opens.
     """
 
     data: Positional[Annotated[str, arg(metavar="DATA")]]
@@ -296,6 +296,9 @@ class Hours:
 
     model: Literal["one-layer", "two-layer"] = "one-layer"
     """As for aisle train."""
+
+    num_temperatures: Annotated[int | None, optional(metavar="INT", aliases=["-T"])] = None
+    """As for aisle train: transitions of a chain."""
 
     out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the run and of the results; by default runs/hours-DATA-MODEL."""
@@ -311,14 +314,21 @@ class Hours:
     def run(self) -> int:
         """Train, evaluate, print the table and write the files."""
         set_up_jax()
-        from aisle.runs.options import DataOptions, ModelOptions, RunOptions, TrainConfig
+        from aisle.runs.options import (
+            DataOptions,
+            MethodOptions,
+            ModelOptions,
+            RunOptions,
+            TrainConfig,
+        )
+        from paper.core.timed import Effort
         from paper.hours import page
-        from paper.hours.study import Effort
 
         is_small = self.budget == "smoke"
         networks = ModelOptions(self.model)
         config = TrainConfig(
             self.data,
+            method=MethodOptions(num_temperatures=self.num_temperatures),
             model=replace(networks, num_latents=2, num_hidden=8) if is_small else networks,
             observations=DataOptions(data_dir=self.data_dir),
             run=RunOptions(seed=self.seed),
@@ -326,6 +336,55 @@ class Hours:
         effort = Effort(8, 2, 6, 3, 4) if is_small else Effort()
         name = f"hours-{Path(self.data).stem}-{self.model}"
         page.reproduce(self.out or Path("runs") / name, config, self.hours, effort)
+        return 0
+
+
+@dataclass
+class Seeds:
+    """Compare methods in the same time from the same start, by several seeds.
+
+    For example: python -m paper seeds mnist --minutes 4
+
+    Of two ways to train, which is better in the same time, and is that more than chance? DReG,
+    AIS and MH-HMC by K, T, kernel and spacing. Writes seeds.md, seeds.json and seeds.png.
+    """
+
+    data: Positional[Annotated[str, arg(metavar="DATA")]] = "mnist"
+    """As for aisle train."""
+
+    minutes: float = 4.0
+    """Of each training, without compilation and evaluation; the start takes as long."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of training. Those that are done already cost nothing."""
+
+    out: Annotated[Path | None, optional(metavar="DIR")] = None
+    """Folder of the runs and of the results; by default runs/seeds-DATA."""
+
+    budget: Literal["smoke", "cpu"] = "cpu"
+    """smoke: seconds of evaluation with small networks."""
+
+    data_dir: MovedData = None
+
+    def run(self) -> int:
+        """Train, evaluate, print the tables and write the files."""
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(
+                f"is {self.seeds}: give one or more seeds, each once", argument="seeds"
+            )
+        set_up_jax()
+        from aisle.runs.options import ModelOptions
+        from paper.core.timed import Effort
+        from paper.seeds import page
+        from paper.seeds.study import Asked
+
+        is_small = self.budget == "smoke"
+        networks = ModelOptions()
+        networks = replace(networks, num_latents=2, num_hidden=8) if is_small else networks
+        effort = Effort(8, 2, 6, 0, 4) if is_small else Effort(1000, 8, 250, 0, 60)
+        asked = Asked(self.data, self.minutes, self.seeds, networks, self.data_dir)
+        name = f"seeds-{Path(self.data).stem}"
+        page.reproduce(self.out or Path("runs") / name, asked, effort)
         return 0
 
 
@@ -338,6 +397,7 @@ COMMANDS: dict[str, type[Command]] = {
     "recipes": Recipes,
     "defaults": Defaults,
     "hours": Hours,
+    "seeds": Seeds,
     "kernels": Kernels,
     "gradients": Gradients,
 }

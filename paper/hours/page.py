@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from aisle.provenance import provenance
 from aisle.runs.options import TrainConfig
-from paper.hours.study import Effort, Trained, measure
+from paper.core.timed import Effort
+from paper.hours.study import Trained, measure
 from paper.output import (
     Columns,
     make_folder,
@@ -60,7 +61,7 @@ def _rows(found: Trained, data: str) -> list[list[str]]:
     rows = [
         ["test data, the whole split", f"{found.test:.2f}"],
         ["the gap of that bound", f"{found.gap:.2f}"],
-        ["training data, some", f"{found.train:.2f}"],
+        ["training data", f"{found.train:.2f}"],
     ]
     best = published(data)
     return rows if best is None else [*rows, [f"test data, {best.source}", f"{best.value:.2f}"]]
@@ -88,6 +89,7 @@ def _content(found: Trained, config: TrainConfig, hours: float, effort: Effort) 
     return {
         "data": Path(config.data).name,
         "model": config.model.model,
+        "num_temperatures": config.method.num_temperatures,
         "seed": config.run.seed,
         "hours": hours,
         "command": found.command,

@@ -2,12 +2,15 @@
 
 import json
 
+import jax
 import pytest
 
+import aisle
 from aisle.errors import InputError
 from aisle.runs.options import ModelOptions, TrainConfig
 from aisle.statistics import Mean
 from calling import run
+from paper.core.timed import Effort
 from paper.hours import page, study
 
 FOUND = study.Trained(
@@ -39,33 +42,46 @@ def test_the_picture_has_the_curve_its_ends_and_the_papers_best():
     assert list(axes.lines[0].get_xdata()) == [0.5, 1.0]
 
 
-def test_test_data_are_evaluated_whole_and_training_data_in_part():
-    effort = study.Effort()
-    assert effort.config("test").whole_split == 30
-    assert effort.config("train").whole_split == 0
-    assert effort.config("train").split == "train"
+def test_both_splits_are_evaluated_whole_and_test_data_have_the_certificate():
+    effort = Effort()
+    test, train = (effort.config(split) for split in ("test", "train"))
+    assert (test.split, train.split) == ("test", "train")
+    assert test.whole_split == train.whole_split == 30
+    assert (test.sampler.bdmc_examples, train.sampler.bdmc_examples) == (100, 0)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("data", "omniglot"), ("seed", 1), ("hours", 2.0), ("model", "two-layer")]
+    ("name", "value"),
+    [
+        ("data", "omniglot"),
+        ("seed", 1),
+        ("hours", 2.0),
+        ("model", "two-layer"),
+        ("num_temperatures", 22),
+    ],
 )
 def test_what_was_asked_otherwise_is_not_resumed(tmp_path, name, value):
     asked = {"data": "mnist", "model": "one-layer", "seed": 0, "hours": 1.0}
+    asked |= {"num_temperatures": None}
     (tmp_path / "asked.json").write_text(json.dumps(asked | {name: value}))
     config = TrainConfig("mnist", model=ModelOptions())
-    message = f"has a run with {name} {value}, not {asked[name]}: choose another --out"
+    message = f"was begun with {name} {value}, not {asked[name]}: choose another --out"
     with pytest.raises(InputError, match=message):
-        study.measure(config, 1.0, tmp_path, study.Effort())
+        study.measure(config, 1.0, tmp_path, Effort())
     assert json.loads((tmp_path / "asked.json").read_text())[name] == value
 
 
 @pytest.mark.slow
 def test_in_small(tmp_path, capsys):
-    arguments = ("hours", "digits", "--hours", "1e-4", "--budget", "smoke", "--out", tmp_path)
+    arguments = ("hours", "digits", "--hours", "1e-4", "-T", "3", "--budget", "smoke")
+    arguments += ("--out", tmp_path)
     assert run(capsys, *arguments)[0] == 0
     record = json.loads((tmp_path / "hours.json").read_text())
     assert record["updates"] > 0 and record["gap"]["num_examples"] == 4
     assert record["curve"] and (tmp_path / "hours.png").stat().st_size > 5000
+    assert "--num-temperatures 3" in record["command"]
+    model, _ = aisle.load(tmp_path / "weights.safetensors")
+    assert model.sample_prior(jax.random.key(0)).shape == (2,)
     # Nothing is trained or evaluated again.
     assert run(capsys, *arguments)[0] == 0
     assert json.loads((tmp_path / "hours.json").read_text())["test"] == record["test"]

@@ -1,0 +1,1 @@
+"""Which claims hold for several seeds, in the same time from the same start."""
