@@ -100,6 +100,7 @@ TRIALS = {
     "T = 5": Trial(aisle.AIS(1, 5)),
     "T = 22": Trial(aisle.AIS(1, 22)),
     "K = 2, T = 5": Trial(aisle.AIS(2, 5)),
+    "evenly spaced": Trial(aisle.AIS(1, 11, aisle.Kernel.tuned(schedule=aisle.schedules.linear))),
     "paper's kernel": Trial(aisle.AIS(1, 11, aisle.Kernel.paper())),
     "3 late states more": Trial(LateStates(1, 11, num_late=3)),
     "T = 6, 5 late states more": Trial(LateStates(1, 6, num_late=5)),

@@ -323,6 +323,7 @@ class Hours:
         )
         from paper.core.timed import Effort
         from paper.hours import page
+        from paper.tables.budgets import CAREFUL
 
         is_small = self.budget == "smoke"
         networks = ModelOptions(self.model)
@@ -334,6 +335,8 @@ class Hours:
             run=RunOptions(seed=self.seed),
         )
         effort = Effort(8, 2, 6, 3, 4) if is_small else Effort()
+        if self.model == "two-layer" and not is_small:
+            effort = effort._replace(num_chains=8, num_temperatures=1000, **CAREFUL)
         name = f"hours-{Path(self.data).stem}-{self.model}"
         page.reproduce(self.out or Path("runs") / name, config, self.hours, effort)
         return 0

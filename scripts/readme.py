@@ -86,7 +86,7 @@ def _hours() -> str:
     lines = []
     for path in sorted((ROOT / "results/hours").glob("*/hours.json")):
         record = json.loads(path.read_text())
-        best = published(record["data"]) if record["model"] == "one-layer" else None
+        best = published(record["data"], record["model"])
         test, gap, train = (Mean(**record[name]) for name in ("test", "gap", "train"))
         link = f"[{record['data']}](results/hours/{path.parent.name}/hours.md)"
         hours = f"{record['seconds'] / 3600:.1f}"

@@ -19,6 +19,8 @@ class Effort(NamedTuple):
     Attributes:
         whole_split: 0 to leave the other examples out.
         simulated: examples of the certificate.
+        refit: updates of a copy of the encoder that chains start from; None for the encoder.
+        num_leapfrog: None for that of the kernel, as is the next.
     """
 
     num_examples: int = 1000
@@ -26,6 +28,9 @@ class Effort(NamedTuple):
     num_temperatures: int = 500
     whole_split: int = 30
     simulated: int = 100
+    refit: int | None = None
+    num_leapfrog: int | None = None
+    target_accept: float | None = None
 
     def config(self, split: Literal["test", "train"]) -> EvaluateConfig:
         """Return how a split is evaluated; the gap is that of test data."""
@@ -33,6 +38,9 @@ class Effort(NamedTuple):
             num_chains=self.num_chains,
             num_temperatures=self.num_temperatures,
             bdmc_examples=self.simulated if split == "test" else 0,
+            refit=self.refit,
+            num_leapfrog=self.num_leapfrog,
+            target_accept=self.target_accept,
         )
         return EvaluateConfig(split, self.num_examples, self.whole_split, sampler=sampler)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aisle.errors import check, check_seed
@@ -50,6 +51,10 @@ TRUTH = Preset(
 
 # No round of an evaluation has this number: its keys and those below are not the same.
 _NO_ROUND = 2**31
+
+# Moves at each temperature that stand for as many as one likes: the next weight is then that of an
+# independent draw.
+MANY_MOVES = 40
 
 # What the keys are for.
 _TUNING, _RATIOS, _CHAINS = range(3)
@@ -173,6 +178,18 @@ def compare(study: Study, log_p: np.ndarray) -> Iterator[KernelResult]:
             yield _result(name, preset, steps, _arrays(study, name, preset, steps), log_p)
 
 
+def floors(study: Study, log_p: np.ndarray) -> Iterator[KernelResult]:
+    """Yield, for each number of steps, what the temperatures of tuned leave to any kernel.
+
+    The gap that is left with many moves at each of them, which cost that much more.
+    """
+    preset = VARIANTS["tuned"]
+    for steps in study.config.steps:
+        name = f"tuned, {MANY_MOVES} moves"
+        arrays = _arrays(study, name, preset, steps, MANY_MOVES)
+        yield _result(name, preset, steps, arrays, log_p)
+
+
 def ratios(results: list[KernelResult]) -> list[Ratio]:
     """Compare tuned with paper for each number of steps."""
     return [
@@ -202,21 +219,28 @@ def _check(config: Config) -> None:
     check_seed(config.seed)
 
 
-def _arrays(study: Study, name: str, preset: Preset, steps: int) -> dict[str, np.ndarray]:
+def _arrays(
+    study: Study, name: str, preset: Preset, steps: int, moves: int = 1
+) -> dict[str, np.ndarray]:
     """Run a kernel's chains, or read what is on disk of them."""
     words = re.sub(r"[^a-z0-9.]+", "-", name.lower())
     file = study.folder / "rows" / f"{words}-{steps}.npz"
     arrays = load_arrays(file)
     if arrays is None:
-        arrays = _run_chains(study, f"{name}, {steps}", preset, steps)
+        arrays = _run_chains(study, f"{name}, {steps}", preset, steps, moves)
         save_arrays(file, arrays)
     return arrays
 
 
-def _run_chains(study: Study, name: str, preset: Preset, steps: int) -> dict[str, np.ndarray]:
-    """Tune a kernel that makes so many steps, and run its chains on the test examples."""
+def _run_chains(
+    study: Study, name: str, preset: Preset, steps: int, moves: int = 1
+) -> dict[str, np.ndarray]:
+    """Tune a kernel that makes so many steps, and run its chains on the test examples.
+
+    `moves` is how many are made at each temperature.
+    """
     start, subject = time.perf_counter(), study.subject
-    kernel = _tuned(study, preset, max(1, steps // preset.num_leapfrog))
+    kernel = _repeated(_tuned(study, preset, max(1, steps // preset.num_leapfrog)), moves)
     found = chains.anneal_examples(
         name,
         (subject.model, subject.proposal),
@@ -248,6 +272,13 @@ def _tuned(study: Study, preset: Preset, num_temperatures: int) -> Kernel:
     found = chains.mean_log_ratios(key, model, proposal, study.subject.pilot_x, tuned)
     betas = chains.schedules.placed(kernel.betas, found)(num_temperatures)
     return _with_steps(study, dataclasses.replace(kernel, betas=betas), preset.target_accept)
+
+
+def _repeated(kernel: Kernel, moves: int) -> Kernel:
+    """Return the kernel with so many moves at each temperature, whose weights count once."""
+    first, rest = kernel.betas[:1], jnp.repeat(kernel.betas[1:], moves)
+    sizes = jnp.repeat(kernel.step_sizes, moves)
+    return dataclasses.replace(kernel, betas=jnp.concatenate([first, rest]), step_sizes=sizes)
 
 
 def _with_steps(study: Study, kernel: Kernel, target: float) -> Kernel:

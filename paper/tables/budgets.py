@@ -63,7 +63,7 @@ def _muon(rate: float) -> Optimizer:
 
 
 # Where posteriors are narrow, small steps, and many of them, from a start that is not too narrow.
-_CAREFUL = {"refit": 6000, "num_leapfrog": 8, "target_accept": 0.97}
+CAREFUL = {"refit": 6000, "num_leapfrog": 8, "target_accept": 0.97}
 
 BUDGETS = {
     "smoke": Budget(
@@ -89,7 +89,7 @@ BUDGETS = {
             "mnist": _annealing(1000, 30, num_chains=8, num_temperatures=500),
             "omniglot": _annealing(1000, 30, num_chains=8, num_temperatures=1000),
         },
-        careful=_annealing(1000, 30, num_chains=8, num_temperatures=1000, **_CAREFUL),
+        careful=_annealing(1000, 30, num_chains=8, num_temperatures=1000, **CAREFUL),
         start_epochs={"mnist": 120, "omniglot": 240},
         annealed_epochs={"mnist": 11, "omniglot": 26},
         default_epochs=50,
@@ -101,7 +101,10 @@ BUDGETS = {
             "omniglot": {
                 "ais-T5-K50": Extension("ais-T5-K5", 5),
                 "ais-T11-K50": Extension("ais-T11-K5", 3),
+                "mh-hmc-T5-K50": Extension("mh-hmc-T5-K5", 5),
+                "mh-hmc-T11-K50": Extension("mh-hmc-T11-K5", 3),
                 "dreg-K275": Extension("dreg-K55", 12),
+                "dreg-K2750": Extension("dreg-K275", 1),
             },
         },
         extension_rate=0.0025,
@@ -114,6 +117,6 @@ BUDGETS = {
         evaluation=dict.fromkeys(
             DATA, _annealing(10_000, kernel="paper", num_chains=16, num_temperatures=10_000)
         ),
-        careful=_annealing(10_000, num_chains=16, num_temperatures=10_000, **_CAREFUL),
+        careful=_annealing(10_000, num_chains=16, num_temperatures=10_000, **CAREFUL),
     ),
 }

@@ -38,6 +38,7 @@ RESULTS = [
         [(steps, name) for steps in (2, 3) for name in VARIANTS], MEANS, strict=True
     )
 ]
+FLOORS = [answer("tuned", steps, gaps / 2) for steps, gaps in zip((2, 3), MEANS[1::2], strict=True)]
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def quick(monkeypatch, tmp_path):
     monkeypatch.setattr(study, "begin", begin)
     monkeypatch.setattr(study, "estimate_truth", truth)
     monkeypatch.setattr(study, "compare", lambda *_: iter(RESULTS))
+    monkeypatch.setattr(study, "floors", lambda *_: iter(FLOORS))
     monkeypatch.setattr(page, "as_json", lambda _: {"seconds": 2.5, "betas": [0, 1]})
     return asked, gap
 
@@ -125,6 +127,11 @@ def test_the_headlines_come_from_the_results(capsys, quick, tmp_path):
     assert (saving["tuned_steps"], saving["paper_steps"]) == (2, 3)
     assert saving["mean"] == pytest.approx(2.5 / 3)
     assert "tuned at 2 against paper at 3: its gap is smaller by 0.833 +-" in printed
+    assert "the temperatures of tuned at 3 leave a gap of 0.500 +- " in printed
+    assert [floor["gap"] for floor in content["many_moves"]] == [
+        pytest.approx(19 / 12),
+        pytest.approx(0.5),
+    ]
 
 
 def test_the_json_file_says_what_was_measured_by_what(capsys, quick, tmp_path):
@@ -135,7 +142,7 @@ def test_the_json_file_says_what_was_measured_by_what(capsys, quick, tmp_path):
     assert content["config"]["steps"] == [22, 55, 220]
     # What has an entry for each temperature is left to the truth's own folder.
     assert content["truth"] == {"seconds": 2.5}
-    assert content["seconds"] == 2.5 + 4 * 1.25
+    assert content["seconds"] == 2.5 + 6 * 1.25
     assert content["machine"]["devices"]
     assert content["packages"]["jax"]
 

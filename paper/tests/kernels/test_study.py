@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import aisle
 from aisle.errors import InputError
 from aisle.models import DiagonalNormal, LinearGaussian
 from commands import contents
@@ -216,6 +217,33 @@ def test_the_gap_is_log_p_less_the_mean_log_weight(study, results):
 
 
 @pytest.mark.slow
+def test_floors_are_those_of_independent_draws_at_each_temperature(begin):
+    """Their mean log-weight is known for normal distributions along the path."""
+    study = begin()
+    x, log_p = study.subject.x, log_marginals(study)
+    q, posterior = jax.vmap(WIDE)(x), jax.vmap(MODEL.mean_field_posterior)(x)
+    for floor in kernels.floors(study, log_p):
+        betas = np.asarray(schedules.linear(floor.steps))
+        gaps = np.zeros(len(x))
+        for beta, step in zip(betas, np.diff(betas), strict=False):
+            precision = (1 - beta) / q.scale**2 + beta / posterior.scale**2
+            mean = (1 - beta) * q.loc / q.scale**2 + beta * posterior.loc / posterior.scale**2
+            # Of log q and of the posterior's log-density, each as at its own mean.
+            falls = [
+                jnp.log(d.scale)
+                + ((mean / precision - d.loc) ** 2 + 1 / precision) / d.scale**2 / 2
+                for d in (q, posterior)
+            ]
+            gaps += step * np.sum(falls[1] - falls[0], axis=1)
+        assert abs(z_score(floor.gaps - gaps, 0)) < 4
+        assert floor.gap.standard_error < 0.3 * floor.gap.mean
+    assert floor.num_temperatures == 13 * kernels.MANY_MOVES == floor.gradients - 1
+    assert stored(study, "tuned-40-moves-3")["betas"].tolist() == [0.0] + [
+        pytest.approx(beta) for beta in np.repeat([1 / 3, 2 / 3, 1], 40)
+    ]
+
+
+@pytest.mark.slow
 def test_the_truth_is_near_and_certified(study, truth):
     errors = truth.log_p - log_marginals(study)
     assert abs(z_score(errors, 0)) < 4
@@ -226,7 +254,7 @@ def test_the_truth_is_near_and_certified(study, truth):
         "num_chains": 16,
         "num_temperatures": 200,
         "num_leapfrog": 4,
-        "kernel": repr(Kernel.tuned(is_long=True)),
+        "kernel": repr(aisle.Kernel.tuned(is_long=True)),
         "precondition": 0.75,
         "momentum_refresh": 0.6,
         "target_accept": 0.8,
