@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aisle.data import Split
 from aisle.errors import InputError
-from aisle.runs import commands, evaluating, training, weights
+from aisle.runs import commands, evaluating, timing, training, weights
 from aisle.runs.config import NOT_A_CONFIG, config_of
-from aisle.runs.fitting import run as train_by
 from aisle.runs.folder import last_metrics, read_config
 from aisle.runs.opening import export_run, open_run
 from aisle.runs.options import (
@@ -35,8 +33,8 @@ WEIGHTS_SUFFIX = weights.SUFFIX
 # What values that are no plan lead to.
 NOT_A_PLAN = (AttributeError, KeyError, TypeError)
 
-# Updates to time, after as many to compile.
-_TIMED_UPDATES = 5
+# Updates to time, the first of which is compiled.
+_TRIED = 6
 
 
 class TrainedRun(NamedTuple):
@@ -149,24 +147,13 @@ def time_updates(plan: Training) -> Timing:
     """Time a few updates of each phase, and multiply; without bounds on validation data."""
     config = _train_config(plan)
     dataset = training.dataset_of(config)
-    batch_size = config.optimizer.batch_size
-    rows = np.arange(_TIMED_UPDATES * batch_size) % len(dataset.train)
-    few = Split(dataset.train.take(rows), view=dataset.train.view)
     whole, networks = training.plan_of(config, dataset), training.first_weights(config, dataset)
     assert whole.ends is not None
     seconds, gradients = 0.0, 0
     for phase, number in zip(whole.recipe.phases, np.diff([0, *whole.ends]), strict=True):
-        recipe = dataclasses.replace(whole.recipe, phases=(phase,))
-        short = dataclasses.replace(
-            whole, recipe=recipe, num_epochs=2, ends=None, validation=None, callbacks=()
-        )
-        fitted = train_by(short.fitted_to(len(few)), *networks, few, show_progress=False)
-        if fitted.is_interrupted:
-            raise KeyboardInterrupt
-        first, last = (fitted.history[i] for i in (_TIMED_UPDATES - 1, 2 * _TIMED_UPDATES - 1))
-        share = int(number) / _TIMED_UPDATES
-        seconds += share * (last["seconds"] - first["seconds"])
-        gradients += round(share * (last["decoder_gradients"] - first["decoder_gradients"]))
+        one = timing.seconds_of_one(whole, phase, *networks, dataset.train, _TRIED)
+        seconds += int(number) * one
+        gradients += int(number) * whole.batch_size * phase.method.num_gradients
     return Timing(whole.ends[-1], gradients, seconds)
 
 

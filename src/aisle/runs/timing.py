@@ -8,7 +8,7 @@ from aisle.errors import check_positive
 from aisle.learning.history import report
 from aisle.learning.plan import Plan
 from aisle.learning.preparing import prepare
-from aisle.learning.recipe import Recipe
+from aisle.learning.recipe import Phase, Recipe
 from aisle.learning.recording import Recorder
 
 # Updates of a try, and what validation and checkpoints take on top of updates.
@@ -24,7 +24,7 @@ def updates_within(hours: float, plan: Plan, model: Any, proposal: Any, split: A
     phases = plan.recipe.phases
     if processes.is_first():
         report("a short try of each phase says how many updates there is time for")
-    costs = [_seconds(plan, phase, model, proposal, split) for phase in phases]
+    costs = [seconds_of_one(plan, phase, model, proposal, split) for phase in phases]
     shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
     mean = _BESIDE * sum(share * cost for share, cost in zip(shares, costs, strict=True))
     number = processes.largest(max(1, int(3600 * hours / mean)))
@@ -34,14 +34,16 @@ def updates_within(hours: float, plan: Plan, model: Any, proposal: Any, split: A
     return number
 
 
-def _seconds(plan: Plan, phase: Any, model: Any, proposal: Any, split: Any) -> float:
-    """Return the seconds of an update of a phase."""
+def seconds_of_one(
+    plan: Plan, phase: Phase, model: Any, proposal: Any, split: Any, tried: int = _TRIED
+) -> float:
+    """Return the seconds of an update of a phase, without compilation, after a few were tried."""
     recipe = Recipe((phase,), plan.recipe.average)
     plan = dataclasses.replace(
         plan,
         recipe=recipe,
         num_epochs=None,
-        num_updates=_TRIED,
+        num_updates=tried,
         ends=None,
         validation=None,
         callbacks=(),
