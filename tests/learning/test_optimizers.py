@@ -109,9 +109,25 @@ def test_muon_leaves_vectors_to_adam_at_a_twentieth_of_the_rate():
     assert np.ptp(jnp.abs(changes.weight)) > 0.1 * np.max(jnp.abs(changes.weight))
 
 
+@pytest.mark.parametrize("kind", [Adam, Muon])
+def test_decay_shrinks_matrices_by_a_share_of_the_rate_and_nothing_else(kind):
+    params = eqx.filter(eqx.nn.Linear(3, 4, key=jax.random.key(0)), eqx.is_inexact_array)
+    still = jax.tree.map(jnp.zeros_like, params)
+    moving = jax.tree.map(jnp.ones_like, params)
+    for grads in (still, moving):
+        plain, decayed = (
+            one_step(kind(0.1, rates.constant, decay).build(50, 5), params, grads)
+            for decay in (0.0, 0.2)
+        )
+        np.testing.assert_allclose(decayed.weight - plain.weight, -0.02 * params.weight, rtol=1e-4)
+        np.testing.assert_array_equal(decayed.bias, plain.bias)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: Adam(weight_decay=-0.1), "weight_decay is -0.1: it must be at least 0"),
+        (lambda: Muon(weight_decay="0.1"), "weight_decay is '0.1': it must be a number"),
         (lambda: Adam(0.0), "learning_rate is 0.0: it must be finite and positive"),
         (lambda: Muon(-0.1), "learning_rate is -0.1: it must be finite and positive"),
         (lambda: Muon(float("nan")), "learning_rate is nan: it must be finite and positive"),

@@ -32,7 +32,7 @@ FULL = TrainConfig(
     method=MethodOptions("ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake"),
     model=ModelOptions("two-layer", 3, 9, "gaussian", "mlp", "9,4", "elu", Path("a b.safetensors")),
     observations=DataOptions("none", True, "a=real", ("b", "c d"), "total", "w", 12, Path("data")),
-    optimizer=OptimizerOptions(64, "adam", 0.01, "constant", 2, 0.5),
+    optimizer=OptimizerOptions(64, "adam", 0.01, "constant", 2, 0.5, 0.1),
     run=RunOptions(4, "last", 6, 3, 1.5, 2, True),
 )
 SHORT = TrainConfig("digits", num_epochs=3)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PyTree
 
-from aisle.errors import InputError, check_positive
+from aisle.errors import InputError, check, check_positive, check_real
 from aisle.learning import rates
 from aisle.objects import Chosen
 
@@ -37,18 +37,33 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class _Rated(Chosen):
-    """Base: a learning rate and how it changes."""
+    """Base: a learning rate and how it changes.
+
+    Attributes:
+        learning_rate: the first one.
+        schedule: a function such as those in `aisle.rates`.
+        weight_decay: by how much of the rate each update shrinks matrices, as in AdamW.
+    """
 
     learning_rate: float = 1e-3
     schedule: Schedule = rates.cosine
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         check_positive("learning_rate", self.learning_rate)
+        check_real("weight_decay", self.weight_decay)
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         if not callable(self.schedule):
             raise InputError(
                 f"is {self.schedule!r}: give a function, such as aisle.rates.cosine",
                 argument="schedule",
             )
+
+    def _decay(self) -> list[optax.GradientTransformation]:
+        # None for a decay of 0: optimisers' states on disk have no place for it.
+        if not self.weight_decay:
+            return []
+        return [optax.add_decayed_weights(self.weight_decay, _matrices)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,15 +72,16 @@ class Adam(_Rated):
 
     Example:
         >>> aisle.Adam(1e-3, aisle.rates.iwae_study)
-        aisle.Adam(learning_rate=0.001, schedule=aisle.rates.iwae_study)
+        aisle.Adam(learning_rate=0.001, schedule=aisle.rates.iwae_study, weight_decay=0.0)
     """
 
     is_shared_out: ClassVar[bool] = False
 
     def build(self, num_updates: int, updates_per_epoch: int) -> optax.GradientTransformation:
         """Return the transformation for a phase of `num_updates`."""
-        return optax.adam(
-            self.schedule(self.learning_rate, num_updates, updates_per_epoch), eps=1e-4
+        curve = self.schedule(self.learning_rate, num_updates, updates_per_epoch)
+        return optax.chain(
+            optax.scale_by_adam(eps=1e-4), *self._decay(), optax.scale_by_learning_rate(curve)
         )
 
 
@@ -79,7 +95,7 @@ class Muon(_Rated):
 
     Example:
         >>> aisle.Muon()
-        aisle.Muon(learning_rate=0.02, schedule=aisle.rates.cosine)
+        aisle.Muon(learning_rate=0.02, schedule=aisle.rates.cosine, weight_decay=0.0)
     """
 
     learning_rate: float = 0.02
@@ -91,6 +107,7 @@ class Muon(_Rated):
         matrices = optax.chain(
             optax.trace(_MUON_DECAY, nesterov=True),
             optax.stateless_with_tree_map(lambda matrix, _: orthogonalised(jnp.asarray(matrix))),
+            *self._decay(),
             optax.scale_by_learning_rate(curve),
         )
         rest = optax.adam(lambda count: _MUON_ADAM_SHARE * curve(count), nesterov=True)
@@ -150,5 +167,9 @@ def orthogonalised(matrix: jax.Array) -> jax.Array:
     return scale * (found if rows <= columns else found.T)
 
 
+def _matrices(params: PyTree) -> PyTree:
+    return jax.tree.map(lambda a: jnp.ndim(a) == 2, params)
+
+
 def _labels(params: PyTree) -> PyTree:
-    return jax.tree.map(lambda a: "matrix" if jnp.ndim(a) == 2 else "rest", params)
+    return jax.tree.map(lambda is_one: "matrix" if is_one else "rest", _matrices(params))

@@ -19,7 +19,7 @@ class Phase(Chosen):
     Example:
         >>> aisle.Phase(aisle.VAE(), aisle.Muon(0.02), share=0.5)  # doctest: +NORMALIZE_WHITESPACE
         aisle.Phase(method=aisle.VAE(num_samples=1), optimizer=aisle.Muon(learning_rate=0.02,
-            schedule=aisle.rates.cosine), share=0.5)
+            schedule=aisle.rates.cosine, weight_decay=0.0), share=0.5)
 
     Attributes:
         method: see `aisle.Method`.

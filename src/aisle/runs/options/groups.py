@@ -218,6 +218,9 @@ class OptimizerOptions:
     ema: float = 0.0
     """Decay of a running average of the weights, which is then what is kept; 0 for none."""
 
+    weight_decay: float = 0.0
+    """By how much of the rate each update shrinks matrices; for small data, 0.1 may help."""
+
 
 @dataclass(frozen=True)
 class RunOptions:

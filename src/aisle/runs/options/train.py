@@ -89,7 +89,8 @@ class TrainConfig:
         kind = Adam if self.optimizer.optimizer == "adam" else Muon
         usual = RATE_WITH_CHAINS if has_chains and kind is Muon else kind().learning_rate
         schedule = schedules[self.optimizer.lr_schedule]
-        return kind(usual if rate is None else rate, schedule)
+        decay = self.optimizer.weight_decay
+        return kind(usual if rate is None else rate, schedule, decay)
 
 
 # The groups of options of a training run, by their names in it.
