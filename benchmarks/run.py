@@ -100,7 +100,7 @@ class Measured(NamedTuple):
 
 def tables(found: dict[str, Any]) -> list[Measured]:
     """Return the tables of everything that was measured."""
-    parts = (_updates, _baselines, _scaling, _evaluation, _networks, _optimizers, _startup)
+    parts = (_updates, _parts, _baselines, _scaling, _evaluation, _networks, _optimizers, _startup)
     return [part(found) for part in parts]
 
 
@@ -114,6 +114,36 @@ def _updates(found: dict[str, Any]) -> Measured:
     return Measured(
         "An update by annealing, L = 5, batch 128, against matrix multiplication and others",
         ["K", "T", "ms", "of the limit", "leapfrogs alone", "one device", *_PEERS[1:]],
+        rows,
+    )
+
+
+def _parts(found: dict[str, Any]) -> Measured:
+    """Split updates into what grows with T and the rest: a line through the shortest and longest T.
+
+    Each share of the limit is that of the part's own matrix products.
+    """
+    by_size: dict[int, list[dict[str, Any]]] = {}
+    for row in found["updates"]["rows"]:
+        by_size.setdefault(row["K"], []).append(row)
+    rows = []
+    for K, (first, *_, last) in by_size.items():
+        limit = (first["limit_gflops"] + last["limit_gflops"]) / 2
+        products = [row["fraction"] * row["seconds"] * row["limit_gflops"] for row in (first, last)]
+        more = last["T"] - first["T"]
+        move = (last["seconds"] - first["seconds"]) / more
+        rest = first["seconds"] - first["T"] * move
+        move_gflop = (products[1] - products[0]) / more
+        rest_gflop = products[0] - first["T"] * move_gflop
+        texts = [
+            text
+            for seconds, gflop in ((move, move_gflop), (rest, rest_gflop))
+            for text in (f"{1e3 * seconds:.1f}", f"{gflop / seconds / limit:.0%}")
+        ]
+        rows.append([str(K), *texts])
+    return Measured(
+        "The same updates: one more temperature, and all that is not the chains' moves",
+        ["K", "ms a temperature", "of the limit", "ms of the rest", "of the limit, the rest"],
         rows,
     )
 

@@ -179,7 +179,7 @@ def table(found: dict[str, Scored]) -> Table:
 _NOTES = (
     "Log-likelihoods of 600 validation images in nats, stochastic lower bounds with standard "
     "errors over images; differences are paired. Gap: by how much the bound may be too low, by "
-    "bidirectional Monte Carlo. All go on from one VAE for 150 s of processor time on one core, "
+    f"bidirectional Monte Carlo. All go on from one VAE for {FULL.seconds:.0f} s on one core, "
     "with constant rates and averaged weights, and keep those of the best bound on 300 other "
     "validation images; each changes one thing of the first. One seed. No test image is used."
 )
