@@ -4,15 +4,26 @@ JAX and everything that needs it are imported inside the commands, so that `--he
 answered at once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from aisle.cli.devices import set_up_jax
 from aisle.cli.main import Command, Program, main as run_program
-from aisle.cli.options import MovedData, RunPath, optional
+from aisle.cli.options import (
+    DataFlags,
+    DataGroup,
+    MethodFlags,
+    ModelFlags,
+    MovedData,
+    OptimizerFlags,
+    RunFlags,
+    RunGroup,
+    RunPath,
+    optional,
+)
 from aisle.errors import InputError
 
 _DESCRIPTION = (
@@ -279,13 +290,13 @@ class Gradients:
 
 @dataclass
 class Hours:
-    """Train the default recipe from scratch for some hours, and say how far it comes.
+    """Train from scratch for some hours, by the default recipe or another, and say how far it comes.
 
     For example: python -m paper hours mnist --hours 3
 
-    Trains as aisle train does, keeps the best weights on validation data, and then evaluates test
-    data once, and training data, which show what was overfitted. Writes hours.md, hours.json and
-    hours.png, with log p(x) against time, and weights.safetensors, which aisle.load opens.
+    Trains as aisle train does, and takes its options. Then it evaluates test data once, and training
+    data, which show what was overfitted. Writes hours.md, hours.json and hours.png, with log p(x)
+    against time, and weights.safetensors, which aisle.load opens.
     """
 
     data: Positional[Annotated[str, arg(metavar="DATA")]]
@@ -294,50 +305,39 @@ class Hours:
     hours: float = 3.0
     """Of training, without compilation and evaluation."""
 
-    model: Literal["one-layer", "two-layer"] = "one-layer"
-    """As for aisle train."""
-
-    num_temperatures: Annotated[int | None, optional(metavar="INT", aliases=["-T"])] = None
-    """As for aisle train: transitions of a chain."""
-
     out: Annotated[Path | None, optional(metavar="DIR")] = None
     """Folder of the run and of the results; by default runs/hours-DATA-MODEL."""
 
     budget: Literal["smoke", "cpu"] = "cpu"
     """smoke: seconds of evaluation with small networks."""
 
-    seed: int = 0
-    """Seed of training."""
-
-    data_dir: MovedData = None
+    method: OmitArgPrefixes[MethodFlags] = field(default_factory=MethodFlags)
+    model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
+    observations: DataGroup = field(default_factory=DataFlags)
+    optimizer: OmitArgPrefixes[OptimizerFlags] = field(default_factory=OptimizerFlags)
+    run_options: RunGroup = field(default_factory=RunFlags)
 
     def run(self) -> int:
         """Train, evaluate, print the table and write the files."""
         set_up_jax()
-        from aisle.runs.options import (
-            DataOptions,
-            MethodOptions,
-            ModelOptions,
-            RunOptions,
-            TrainConfig,
-        )
+        from aisle.runs.options import TrainConfig
         from paper.core.timed import Effort
         from paper.hours import page
         from paper.tables.budgets import CAREFUL
 
-        is_small = self.budget == "smoke"
-        networks = ModelOptions(self.model)
+        is_small, networks = self.budget == "smoke", self.model
         config = TrainConfig(
             self.data,
-            method=MethodOptions(num_temperatures=self.num_temperatures),
+            method=self.method,
             model=replace(networks, num_latents=2, num_hidden=8) if is_small else networks,
-            observations=DataOptions(data_dir=self.data_dir),
-            run=RunOptions(seed=self.seed),
+            observations=self.observations,
+            optimizer=self.optimizer,
+            run=self.run_options,
         )
         effort = Effort(8, 2, 6, 3, 4) if is_small else Effort()
-        if self.model == "two-layer" and not is_small:
+        if networks.model == "two-layer" and not is_small:
             effort = effort._replace(num_chains=8, num_temperatures=1000, **CAREFUL)
-        name = f"hours-{Path(self.data).stem}-{self.model}"
+        name = f"hours-{Path(self.data).stem}-{networks.model}"
         page.reproduce(self.out or Path("runs") / name, config, self.hours, effort)
         return 0
 

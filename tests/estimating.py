@@ -1,7 +1,7 @@
 """Methods of training on small problems, many in one compilation."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -62,9 +62,10 @@ METHODS = {
     "dreg": DReG(2),
     "mh-hmc": MHHMC(2, 3, KERNEL),
     "ais": AIS(2, 3, KERNEL),
+    "ais states": AIS(2, 3, replace(KERNEL, schedule=schedules.ramp), num_states=2),
     "own": Reweighted(),
 }
-CHAINS = ["mh-hmc", "ais"]
+CHAINS = ["mh-hmc", "ais", "ais states"]
 
 
 class Encoder(eqx.Module):

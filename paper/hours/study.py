@@ -41,14 +41,8 @@ class Trained(NamedTuple):
 
 def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Trained:
     """Train in a folder of `out`, or resume what is there, and evaluate."""
-    asked = {
-        "data": config.data,
-        "model": config.model.model,
-        "num_temperatures": config.method.num_temperatures,
-        "seed": config.run.seed,
-        "hours": hours,
-    }
-    check_asked(out, asked)
+    command = f"{commands.train_anywhere(config)} --hours {hours:g}"
+    check_asked(out, {"command": command})
     run = trained(config, hours, out / "run")
     export_run(run, out / f"weights{SUFFIX}")
     test, train = evaluated(run, effort), evaluated(run, effort, "train")
@@ -67,5 +61,5 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
         test.bdmc.gap,
         last["update"],
         last["seconds"],
-        f"{commands.train_anywhere(config)} --hours {hours:g}",
+        command,
     )

@@ -9,6 +9,7 @@ from .annealing import (
     Transition as Transition,
     anneal as anneal,
     anneal_reverse as anneal_reverse,
+    anneal_with_states as anneal_with_states,
     effective_sample_size as effective_sample_size,
     log_mean_exp as log_mean_exp,
     normalised_weights as normalised_weights,

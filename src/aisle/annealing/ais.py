@@ -115,11 +115,30 @@ def anneal(key: PRNGKey, q: Distribution, log_joint: LogDensity, ladder: Ladder)
         log_joint: unnormalised log-density of the target.
         ladder: inverse temperatures, step sizes and transition.
     """
+    return anneal_with_states(key, q, log_joint, ladder)[0]
+
+
+def anneal_with_states(
+    key: PRNGKey, q: Distribution, log_joint: LogDensity, ladder: Ladder
+) -> tuple[Annealed, Latent]:
+    """Anneal one chain; return where it was after each move, too.
+
+    After a move at beta = 1 it has the weight of its end, as further moves there change none.
+
+    Example:
+        >>> q = aisle.DiagonalNormal(jnp.zeros(2), jnp.ones(2))
+        >>> ladder = aisle.Ladder(aisle.schedules.ramp(20), jnp.full(20, 0.5))
+        >>> arguments = q, lambda z: -jnp.sum((z - 1) ** 2), ladder
+        >>> run, states = aisle.anneal_with_states(jax.random.key(0), *arguments)
+        >>> states.shape, bool(jnp.all(states[-1] == run.z))
+        ((20, 2), True)
+    """
     _, key_init, key_moves = jax.random.split(key, 3)
     path = path_from(q, log_joint)
     start = ladder.transition.init(key_init, sample_start(key, q), path)
     end, walk = _walk(ladder.transition.step, key_moves, start, path, ladder)
-    return _weigh(end, walk, ladder.betas, walk.log_ratio_before, log_ratio(end.point))
+    run = _weigh(end, walk, ladder.betas, walk.log_ratio_before, log_ratio(end.point))
+    return run, walk.z
 
 
 def sample_start(key: PRNGKey, q: Distribution) -> Latent:
@@ -162,6 +181,7 @@ class _Moves(NamedTuple):
 class _Walk(NamedTuple):
     """What the scan returns, in the order of the temperatures whatever the direction."""
 
+    z: Latent
     info: MoveInfo
     log_ratio_before: Float[Array, " moves"]
     log_ratio_after: Float[Array, " moves"]
@@ -175,12 +195,12 @@ def _walk(
     ladder: Ladder,
     reverse: bool = False,
 ) -> tuple[Any, _Walk]:
-    """Make the moves one after another; the compiler drops the log-ratio that is not read."""
+    """Make the moves one after another; the compiler drops what is not read."""
 
     def transition(state: Any, move: _Moves) -> tuple[Any, _Walk]:
         key_move = jax.random.fold_in(key, move.number)
         moved, info = step(key_move, state, path, move.beta, move.step_size)
-        return moved, _Walk(info, log_ratio(state.point), log_ratio(moved.point))
+        return moved, _Walk(moved.z, info, log_ratio(state.point), log_ratio(moved.point))
 
     number = ladder.num_moves
     betas, step_sizes = ladder.betas[1 : number + 1], ladder.step_sizes[:number]

@@ -9,6 +9,9 @@ a bar is drawn:
     MHHMC   theta: -mean log p(x, z̄_k)         phi: see below; betas 0, 1, ..., 1
     AIS     theta: -sum v̄_k log p(x, z̄_k)      phi: see below
 
+The last moves of a chain may be at the posterior, and leave its weight as it is: log p(x, z̄_k) is
+then a mean over the states after them, as many as `num_states`, which has less noise.
+
 Chains offer a choice for phi. `elbo`, the paper's, is that of VAE with one sample: the exclusive
 KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
 q to them by -sum v̄_k log q(z̄_k), the inclusive KL(p || q) (the wake phase of Bornschein & Bengio,
@@ -25,12 +28,13 @@ from typing import Literal, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from aisle.annealing import (
     Annealed,
     Kernel,
-    anneal,
+    anneal_with_states,
     effective_sample_size,
     log_mean_exp,
     normalised_weights,
@@ -165,16 +169,20 @@ class _Chains(Chosen):
         num_temperatures: T, transitions of a chain.
         kernel: schedule, transition and the acceptance that step sizes are adapted towards.
         phi_objective: what trains the proposal; see the module.
+        num_states: last states of each chain that theta's gradient is averaged over, all of them
+            at the posterior.
     """
 
     num_samples: int = 5
     num_temperatures: int = 11
     kernel: Kernel = Kernel.tuned()
     phi_objective: PhiObjective = "elbo"
+    num_states: int = 1
 
     def __post_init__(self) -> None:
         check_count("num_samples", self.num_samples)
         check_count("num_temperatures", self.num_temperatures)
+        check_count("num_states", self.num_states)
         if not isinstance(self.kernel, Kernel):
             raise InputError(
                 f"is {self.kernel!r}: give a kernel, such as aisle.Kernel.tuned()",
@@ -186,15 +194,21 @@ class _Chains(Chosen):
                 f"is {self.phi_objective!r}: choose from {', '.join(choices)}",
                 argument="phi_objective",
             )
-        self.kernel.betas(self.num_temperatures)
+        at_posterior = int(np.sum(np.asarray(self._betas()[1:]) == 1))
+        if self.num_states > at_posterior:
+            raise InputError(
+                f"is {self.num_states} but {at_posterior} of the {self.num_temperatures} moves are "
+                "at the posterior: give fewer, or a schedule such as aisle.schedules.ramp",
+                argument="num_states",
+            )
 
     @property
     def num_gradients(self) -> int:
-        """Each chain and, for theta, its end; and one sample for phi if the ELBO trains it."""
+        """Each chain and, for theta, its states; and one sample for phi if the ELBO trains it."""
         # By hand: a ladder has arrays, which start JAX's backend, and the default recipe is made
         # before a cluster is joined.
         chain = 1 + self.num_temperatures * self.kernel.transition.num_gradients
-        return self.num_samples * (chain + 1) + ("elbo" in self.phi_objective)
+        return self.num_samples * (chain + self.num_states) + ("elbo" in self.phi_objective)
 
     def init(self) -> StepSizes:
         """Return the first step sizes."""
@@ -228,7 +242,7 @@ class _Chains(Chosen):
         betas = kernel.betas(_BOUND_TEMPERATURES)
         sizes = interpolated(betas, self.ladder(state).betas, state)
         ladder = kernel.ladder(_BOUND_TEMPERATURES, sizes, last_move=False)
-        run = _anneal_many(key, model, proposal, x, ladder, _BOUND_CHAINS)
+        run, _ = _anneal_many(key, model, proposal, x, ladder, _BOUND_CHAINS)
         return log_mean_exp(run.log_weight)
 
     def ladder(self, state: StepSizes) -> Ladder:
@@ -240,8 +254,15 @@ class _Chains(Chosen):
     ) -> Estimate:
         """Estimate the losses of one example."""
         key_chains, key_phi = jax.random.split(key)
-        run = _anneal_many(key_chains, model, proposal, x, self.ladder(state), self.num_samples)
+        ladder, number = self.ladder(state), self.num_states
+        run, states = _anneal_many(key_chains, model, proposal, x, ladder, self.num_samples)
         weights = self._weights(run.log_weight)
+        if number == 1:
+            # Memory is then spared for the others.
+            theta = _weighted(model, x, run.z, weights)
+        else:
+            z = jax.tree.map(lambda a: a[:, -number:].reshape(-1, *a.shape[2:]), states)
+            theta = _weighted(model, x, z, jnp.repeat(weights / number, number))
         phi = jnp.zeros(())
         if "elbo" in self.phi_objective:
             q = proposal(x)
@@ -255,7 +276,11 @@ class _Chains(Chosen):
             jnp.mean(run.info.acceptance, axis=0),
             jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
         )
-        return Losses(_weighted(model, x, run.z, weights), phi), metrics
+        return Losses(theta, phi), metrics
+
+    def _betas(self) -> schedules.Betas:
+        """Return the inverse temperatures of a chain."""
+        return self.kernel.betas(self.num_temperatures)
 
     def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
         """Return what each chain counts."""
@@ -275,9 +300,10 @@ class MHHMC(_Chains):
 
     def ladder(self, state: StepSizes) -> Ladder:
         """Return what the chains of an update walk along: the posterior from the first move on."""
-        return Ladder(
-            schedules.immediate(self.num_temperatures), state, self.kernel.transition, True
-        )
+        return Ladder(self._betas(), state, self.kernel.transition, True)
+
+    def _betas(self) -> schedules.Betas:
+        return schedules.immediate(self.num_temperatures)
 
     def _weights(self, log_weights: Float[Array, " samples"]) -> Float[Array, " samples"]:
         return jnp.full_like(log_weights, 1 / len(log_weights))
@@ -311,11 +337,12 @@ def stop(tree: Tree) -> Tree:
 
 def _anneal_many(
     key: PRNGKey, model: Model, proposal: Proposal, x: Observation, ladder: Ladder, number: int
-) -> Annealed:
-    """Anneal chains, with all gradients stopped before the first step."""
+) -> tuple[Annealed, Latent]:
+    """Anneal chains, with all gradients stopped before the first step; return their states, too."""
     # The proposal and not its distribution, which need not be a pytree.
     density, q = log_joint(stop(model), x), stop(proposal)(x)
-    return jax.vmap(lambda k: anneal(k, q, density, ladder))(jax.random.split(key, number))
+    keys = jax.random.split(key, number)
+    return jax.vmap(lambda k: anneal_with_states(k, q, density, ladder))(keys)
 
 
 def _samples(key: PRNGKey, q: Distribution, num_samples: int) -> Latent:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aisle.annealing import Kernel, anneal, log_mean_exp, normalised_weights, schedules
+from aisle.annealing import Kernel, Ladder, anneal, log_mean_exp, normalised_weights, schedules
 from aisle.annealing.ais import sample_start
 from aisle.errors import InputError
 from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG, Method, Metrics
@@ -172,7 +172,8 @@ def by_hand(name, key, model, proposal, x):
     """Return theta's and phi's gradients from the module's table, over constants.
 
     Where a method has chains they come from `anneal`, elsewhere from q; either way their ends and
-    weights enter the gradient as numbers that were computed before.
+    weights enter the gradient as numbers that were computed before. A state before the end is that
+    of a ladder that ends there.
     """
     method = METHODS[name]
     key_draws, key_phi = jax.random.split(key)
@@ -180,9 +181,18 @@ def by_hand(name, key, model, proposal, x):
     q = proposal(x)
 
     def chain(key):
-        schedule = schedules.immediate if name == "mh-hmc" else KERNEL.schedule
-        ladder = replace(KERNEL, schedule=schedule).ladder(3, state_of(method))
-        return anneal(key, q, functools.partial(log_joint, model, x), ladder)[:2]
+        schedule = schedules.immediate if name == "mh-hmc" else method.kernel.schedule
+        betas, sizes = schedule(3), state_of(method)
+        runs = [
+            anneal(
+                key,
+                q,
+                functools.partial(log_joint, model, x),
+                Ladder(betas[: length + 1], sizes[:length], KERNEL.transition),
+            )
+            for length in range(4 - method.num_states, 4)
+        ]
+        return jnp.stack([run.z for run in runs]), runs[-1].log_weight
 
     def log_weight(proposal, key):
         z = sample_start(key, proposal(x))
@@ -201,9 +211,13 @@ def by_hand(name, key, model, proposal, x):
     if name in ("vae", "mh-hmc"):
         weights = jnp.full(method.num_samples, 1 / method.num_samples)
 
-    theta = jax.grad(lambda model: -weights @ jax.vmap(functools.partial(log_joint, model, x))(z))(
-        model
-    )
+    z = z.reshape(method.num_samples, -1, z.shape[-1])
+
+    def joints(model):
+        each = jax.vmap(jax.vmap(functools.partial(log_joint, model, x)))(z)
+        return jnp.mean(each, axis=1)
+
+    theta = jax.grad(lambda model: -weights @ joints(model))(model)
     # `sample_start` of the chains' convention: one split for the samples, one more for the sample.
     key_one = jax.random.split(jax.random.split(key_phi)[0], 1)[0]
     phi = {
@@ -279,7 +293,8 @@ def test_a_sample_of_weight_zero_has_no_say_in_the_losses():
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize(("target", "sign"), [(0.9, -1), (0.3, 1)])
 def test_step_sizes_move_towards_the_target(name, target, sign):
-    method = replace(METHODS[name], kernel=replace(KERNEL, target_accept=target))
+    kernel = replace(METHODS[name].kernel, target_accept=target)
+    method = replace(METHODS[name], kernel=kernel)
     metrics = Metrics(jnp.zeros(()), jnp.ones(()), jnp.full(3, 0.6), jnp.zeros(()))
     sizes = method.init()
     assert np.all(sign * np.asarray(method.adapt(sizes, metrics) - sizes) > 0)
@@ -307,10 +322,29 @@ def test_the_bound_of_chains_is_by_chains_whatever_their_schedule():
     assert truth - 0.3 < by_chains < truth + 0.1
 
 
+@pytest.mark.slow
+def test_more_states_have_less_noise_and_no_other_mean():
+    """At the posterior from the first move on, where all states have one law in the end."""
+    kernel = replace(KERNEL, schedule=schedules.ramp)
+    methods = {str(n): AIS(1, 16, kernel, num_states=n) for n in (1, 6)}
+    keys, model, proposal, xs = first_observation("linear-gaussian", 4000)
+    found = run(methods, keys, model, proposal, xs, size=0.35)
+    one, six = (rows(found[str(n)][2].theta[0]) for n in (1, 6))
+    error = (six - one).std(axis=0) / np.sqrt(len(one))
+    assert np.all(np.abs((six - one).mean(axis=0)) < 4 * error)
+    assert np.sum(six.var(axis=0)) < 0.7 * np.sum(one.var(axis=0))
+
+
 BAD = [
     (lambda: VAE(0), "num_samples is 0: it must be at least 1"),
     (lambda: IWAE(2.0), "num_samples is 2.0: it must be a whole number"),
     (lambda: AIS(num_temperatures=0), "num_temperatures is 0: it must be at least 1"),
+    (lambda: AIS(num_states=0), "num_states is 0: it must be at least 1"),
+    (
+        lambda: AIS(num_temperatures=4, num_states=4),
+        "num_states is 4 but 3 of the 4 moves are at the posterior: give fewer, or a schedule such "
+        "as aisle.schedules.ramp",
+    ),
     (lambda: AIS(kernel="tuned"), "kernel is 'tuned': give a kernel, such as aisle.Kernel.tuned()"),
     (
         lambda: MHHMC(phi_objective="sleep"),

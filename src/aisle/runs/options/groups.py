@@ -77,6 +77,10 @@ class MethodOptions:
     wake: fit it to the ends of the chains, which are already paid for.
     elbo+wake: the sum of both."""
 
+    num_states: int | None = None
+    """Last states of a chain, all at the posterior, that the decoder's gradient is averaged over
+    (mh-hmc, ais, auto): less noise for a little time. By default 1."""
+
     @property
     def has_chains(self) -> bool:
         """Whether the method runs chains."""
@@ -97,6 +101,7 @@ class MethodOptions:
             11 if self.num_temperatures is None else self.num_temperatures,
             kernel_of(self, is_long=False),
             self.phi_objective,
+            1 if self.num_states is None else self.num_states,
         )
 
     def _check_unused(self) -> None:
