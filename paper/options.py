@@ -290,13 +290,13 @@ class Gradients:
 
 @dataclass
 class Hours:
-    """Train from scratch for some hours, by the default recipe or another, and say how far it comes.
+    """Train from scratch for some hours, and say how far that comes.
 
     For example: python -m paper hours mnist --hours 3
 
-    Trains as aisle train does, and takes its options. Then it evaluates test data once, and training
-    data, which show what was overfitted. Writes hours.md, hours.json and hours.png, with log p(x)
-    against time, and weights.safetensors, which aisle.load opens.
+    Trains as aisle train does, and takes its options. Then it evaluates test data once, and
+    training data, which show what was overfitted. Writes hours.md, hours.json and hours.png, with
+    log p(x) against time, and weights.safetensors, which aisle.load opens.
     """
 
     data: Positional[Annotated[str, arg(metavar="DATA")]]
