@@ -35,7 +35,6 @@ BAD_OPTIONS = [
     (["--updates", "0"], "--num-updates is 0"),
     (["--hours", "0"], "--hours is 0"),
     (["--hours", "nan"], "--hours is nan"),
-    (["--hours", "1", "--warmup-epochs", "2"], "--hours has no use for --warmup-epochs"),
     (["--learning-rate", "0"], "--learning-rate is 0"),
     (["--learning-rate", "-1"], "--learning-rate is -1"),
     (["--learning-rate", "nan"], "--learning-rate is nan"),

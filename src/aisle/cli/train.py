@@ -99,8 +99,6 @@ class Train:
             raise InputError("give one of --epochs, --updates and --hours")
         if self.hours is not None:
             check_positive("hours", self.hours)
-            if self.optimizer.warmup_epochs is not None:
-                raise InputError("--hours has no use for --warmup-epochs: give --epochs")
         if self.resume is None:
             return
         rest = dataclasses.replace(

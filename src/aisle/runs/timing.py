@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from aisle import processes
-from aisle.errors import check_positive
+from aisle.errors import InputError, check_positive
 from aisle.learning.history import report
 from aisle.learning.plan import Plan
 from aisle.learning.preparing import prepare
@@ -15,19 +15,33 @@ from aisle.learning.recording import Recorder
 _TRIED, _BESIDE = 30, 1.1
 
 
-def updates_within(hours: float, plan: Plan, model: Any, proposal: Any, split: Any) -> int:
+def updates_within(
+    hours: float, plan: Plan, model: Any, proposal: Any, split: Any, warmup: int | None = None
+) -> int:
     """Return how many updates a plan's recipe makes in some hours, without compilation.
 
-    Rates decay to the end of training, so its length has to be known before it begins.
+    Rates decay to the end of training, so its length has to be known before it begins. Phases take
+    their shares, or the first of two as many updates as `warmup` says.
     """
     check_positive("hours", hours)
     phases = plan.recipe.phases
     if processes.is_first():
         report("a short try of each phase says how many updates there is time for")
     costs = [seconds_of_one(plan, phase, model, proposal, split) for phase in phases]
-    shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
-    mean = _BESIDE * sum(share * cost for share, cost in zip(shares, costs, strict=True))
-    number = processes.largest(max(1, int(3600 * hours / mean)))
+    seconds = 3600 * hours / _BESIDE
+    if warmup is None or len(phases) == 1:
+        shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
+        mean = sum(share * cost for share, cost in zip(shares, costs, strict=True))
+        found = max(1, int(seconds / mean))
+    else:
+        left = seconds - warmup * costs[0]
+        if left <= 0:
+            raise InputError(
+                f"are {warmup:,} updates, which take longer than the {hours:g} hours: give fewer",
+                argument="warmup_epochs",
+            )
+        found = warmup + max(1, int(left / costs[-1]))
+    number = processes.largest(found)
     if processes.is_first():
         each = " and ".join(f"{1000 * cost:.0f}" for cost in costs)
         report(f"{hours:g} hours are time for about {number:,} updates, which take {each} ms each")

@@ -189,13 +189,19 @@ def _train(
     if network == "own" and dataset.table is not None:
         # A function of the user's own may return a model that takes missing values.
         dataset = _checked(dataset, networks[0])
-    plan = plan_of(config, dataset, tuple(stored.get("ends", ())) or None)
+    warmup = config.optimizer.warmup_epochs
+    asked = config
+    if hours is not None and warmup:
+        # Phases are tried before their lengths are known.
+        asked = dataclasses.replace(config, num_epochs=2 * warmup)
+    plan = plan_of(asked, dataset, tuple(stored.get("ends", ())) or None)
     likelihood = getattr(networks[0], "likelihood", None)
     check_support(likelihood, dataset.test, f"test in {dataset.source}")
     if not stored:
         processes.first_does(lambda: folder.check_new(out))
     if hours is not None:
-        number = updates_within(hours, plan, *networks, dataset.train)
+        start = None if warmup is None else warmup * (len(dataset.train) // plan.batch_size)
+        number = updates_within(hours, plan, *networks, dataset.train, start)
         # The batch that the data fill, of which the first plan has spoken.
         optimizer = dataclasses.replace(config.optimizer, batch_size=plan.batch_size)
         config = dataclasses.replace(config, num_updates=number, optimizer=optimizer)

@@ -218,7 +218,7 @@ class OptimizerOptions:
 
     warmup_epochs: int | None = None
     """Of the epochs, train the first ones by a plain VAE: cheap, and early on as good.
-    By default half of them for auto, and none otherwise."""
+    By default half of them for auto, and none otherwise. With --hours, the rest is for chains."""
 
     ema: float = 0.0
     """Decay of a running average of the weights, which is then what is kept; 0 for none."""
