@@ -31,6 +31,7 @@ _TABLES = ("table1", "beyond")
 _HOURS: Columns = {
     "data": "left",
     "stochastic layers": "left",
+    "options": "left",
     "hours": "right",
     "log p(x)": "right",
     "gap": "right",
@@ -92,8 +93,17 @@ def _hours() -> str:
         hours = f"{record['seconds'] / 3600:.1f}"
         paper = "" if best is None else f"{best.value:.2f} ({best.source})"
         layers = record["model"].removesuffix("-layer")
-        lines.append([link, layers, hours, str(test), str(gap), str(train), paper])
+        lines.append(
+            [link, layers, _options(record), hours, str(test), str(gap), str(train), paper]
+        )
     return markdown_table(_HOURS, lines)
+
+
+def _options(record: dict[str, Any]) -> str:
+    """Return what a command asks for beside its data, its networks and its time."""
+    words = record["command"].removeprefix(f"aisle train {record['data']}").split(" --")
+    others = [word for word in words if word.split(" ")[0] not in ("", "hours", "model")]
+    return f"`--{' --'.join(others)}`" if others else "the defaults"
 
 
 def _texts(results: dict[str, CellResult], data: str, name: str) -> tuple[str, str]:

@@ -99,7 +99,6 @@ def _content(found: Trained, config: TrainConfig, hours: float, effort: Effort) 
     return {
         "data": Path(config.data).name,
         "model": config.model.model,
-        "num_temperatures": config.method.num_temperatures,
         "seed": config.run.seed,
         "hours": hours,
         "command": found.command,
