@@ -32,7 +32,7 @@ class Effort(NamedTuple):
     num_leapfrog: int | None = None
     target_accept: float | None = None
 
-    def config(self, split: Literal["test", "train"]) -> EvaluateConfig:
+    def config(self, split: Literal["test", "valid", "train"]) -> EvaluateConfig:
         """Return how a split is evaluated; the gap is that of test data."""
         sampler = SamplerOptions(
             num_chains=self.num_chains,
@@ -56,7 +56,9 @@ def trained(config: TrainConfig, hours: float, folder: Path) -> Run:
     return open_run(folder)
 
 
-def evaluated(run: Run, effort: Effort, split: Literal["test", "train"] = "test") -> LogLikelihood:
+def evaluated(
+    run: Run, effort: Effort, split: Literal["test", "valid", "train"] = "test"
+) -> LogLikelihood:
     """Evaluate a split of a run's data; what is evaluated already is read."""
     return evaluating.evaluate(run, effort.config(split))[0]
 

@@ -127,6 +127,21 @@ def test_the_weights_that_are_kept(tmp_path, keep):
     np.testing.assert_allclose([r["held_out_bound"] for r in records], bounds, rtol=1e-6)
 
 
+def test_a_run_is_opened_at_an_earlier_checkpoint(tmp_path):
+    """Each look gives the weights of its time, and saves none: a resumed run leaves two."""
+    path, looks = tmp_path / "run", []
+    with_looks = {"callbacks": [lambda look, state: looks.append(look)], "out": path}
+    fit(num_updates=3, **with_looks)
+    fit(num_updates=6, resume=True, **with_looks)
+    for update in (3, 6):
+        opened = aisle.open_run(path, START, encoder(), update=update)
+        assert opened.update == update
+        kept = next(look for look in looks if look.update == update)
+        assert_identical((opened.model, opened.proposal), (kept.model, kept.proposal))
+    with pytest.raises(InputError, match=r"update is 4, of which .* has no checkpoint"):
+        aisle.open_run(path, START, encoder(), update=4)
+
+
 class Count(eqx.Module):
     """A model of counts, whose type must reach it."""
 

@@ -14,7 +14,7 @@ from paper.core.timed import Effort
 from paper.hours import page, study
 
 FOUND = study.Trained(
-    [study.Point(0.5, -90.0), study.Point(1.0, -85.0)],
+    [study.Point(0.5, Mean(-90.0, 0.4, 300)), study.Point(1.0, Mean(-85.0, 0.4, 300))],
     Mean(-83.0, 0.2, 10_000),
     Mean(-80.0, 0.5, 1000),
     Mean(0.1, 0.02, 100),
@@ -70,12 +70,14 @@ def test_what_was_asked_otherwise_is_not_resumed(tmp_path):
 
 @pytest.mark.slow
 def test_in_small(tmp_path, capsys):
-    arguments = ("hours", "digits", "--hours", "1e-4", "-T", "3", "--budget", "smoke")
+    arguments = ("hours", "digits", "--hours", "1e-3", "-T", "3", "--budget", "smoke")
+    arguments += ("--checkpoint-minutes", "0.01")
     arguments += ("--out", tmp_path)
     assert run(capsys, *arguments)[0] == 0
     record = json.loads((tmp_path / "hours.json").read_text())
     assert record["updates"] > 0 and record["gap"]["num_examples"] == 4
-    assert record["curve"] and (tmp_path / "hours.png").stat().st_size > 5000
+    assert len(record["curve"]) > 1 and record["curve"][0]["num_examples"] == 8
+    assert (tmp_path / "hours.png").stat().st_size > 5000
     assert "--num-temperatures 3" in record["command"]
     model, _ = aisle.load(tmp_path / "weights.safetensors")
     assert model.sample_prior(jax.random.key(0)).shape == (2,)

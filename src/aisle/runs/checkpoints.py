@@ -46,6 +46,7 @@ def restore(
     like: Callable[[int], PyTree],
     *,
     parts: Sequence[str] = (),
+    only: int | None = None,
     report: Callable[[str], None],
 ) -> tuple[int, PyTree] | None:
     """Return the newest whole checkpoint of the run `folder` as (update, tree); None without any.
@@ -56,10 +57,14 @@ def restore(
             has a sharding.
         parts: paths in the stored tree, such as "state/params": of the first one that is there,
             instead of the whole tree.
+        only: the update of the checkpoint to take, instead of the newest one.
         report: is given one line for each damaged checkpoint that is passed over.
     """
     damaged: dict[Path, str] = {}
-    for update, path in reversed(_found(folder).items()):
+    found = _found(folder)
+    if only is not None:
+        found = {only: found[only]} if only in found else {}
+    for update, path in reversed(found.items()):
         if path.is_dir() and not parts:
             raise InputError(
                 f"{path} was written by aisle 0.1: this version reads its weights but cannot "

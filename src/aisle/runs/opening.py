@@ -70,8 +70,9 @@ def open_run(
     proposal: Proposal | None = None,
     *,
     data_dir: Path | None = None,
+    update: int | None = None,
 ) -> Run:
-    """Load the weights of a run's newest checkpoint that is whole.
+    """Load the weights of a run's newest checkpoint that is whole, or of an earlier one.
 
     Example:
         >>> run = aisle.open_run(FIRST_RUN)
@@ -84,6 +85,7 @@ def open_run(
         proposal: likewise.
         data_dir: where its data are now, if they have moved: a function that builds networks,
             MODULE:FUNCTION, is called with them.
+        update: at which the checkpoint was made, if not the newest; see `--keep-checkpoints`.
     """
     _check_pair(model, proposal)
     path = Path(path)
@@ -99,9 +101,16 @@ def open_run(
         with _described(path / "config.json"):
             both = rebuild(config.model, form_from(stored["data"].get("form")), shape)
     arrays, static = eqx.partition(both, eqx.is_inexact_array)
-    found = checkpoints.restore(path, lambda _: arrays, parts=_PARTS, report=report)
+    found = checkpoints.restore(path, lambda _: arrays, parts=_PARTS, only=update, report=report)
     if found is None:
-        raise InputError(f"{path} has no checkpoint yet: resume its training first")
+        known = checkpoints.updates(path)
+        if update is None or not known:
+            raise InputError(f"{path} has no checkpoint yet: resume its training first")
+        raise InputError(
+            f"is {update}, of which {path} has no checkpoint: choose from "
+            f"{', '.join(map(str, known))}",
+            argument="update",
+        )
     update, arrays = found
     _check_finite(arrays, path, update)
     return Run(path, stored, config, shape, update, *eqx.combine(arrays, static))
