@@ -143,7 +143,7 @@ def _parts(found: dict[str, Any]) -> Measured:
         rows.append([str(K), *texts])
     return Measured(
         "The same updates: one more temperature, and all that is not the chains' moves",
-        ["K", "ms a temperature", "of the limit", "ms of the rest", "of the limit, the rest"],
+        ["K", "ms a temperature", "of the limit", "ms of the rest", "rest: of the limit"],
         rows,
     )
 

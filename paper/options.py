@@ -24,7 +24,7 @@ from aisle.cli.options import (
     RunPath,
     optional,
 )
-from aisle.errors import InputError
+from aisle.errors import InputError, check_positive
 
 _DESCRIPTION = (
     "Run the studies of Ding & Freedman (2020) again, and some beyond it, and say which claims "
@@ -315,13 +315,15 @@ class Hours:
     model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
     observations: DataGroup = field(default_factory=DataFlags)
     optimizer: OmitArgPrefixes[OptimizerFlags] = field(default_factory=OptimizerFlags)
-    run_options: RunGroup = field(default_factory=RunFlags)
+    # All checkpoints, of which the curve is made.
+    run_options: RunGroup = field(default_factory=lambda: RunFlags(keep_checkpoints=1_000_000))
 
     def run(self) -> int:
         """Train, evaluate, print the table and write the files."""
+        check_positive("hours", self.hours)
         set_up_jax()
         from aisle.runs.options import TrainConfig
-        from paper.core.timed import Effort
+        from paper.core.effort import Effort
         from paper.hours import page
         from paper.tables.budgets import CAREFUL
 
@@ -375,9 +377,10 @@ class Seeds:
             raise InputError(
                 f"is {self.seeds}: give one or more seeds, each once", argument="seeds"
             )
+        check_positive("minutes", self.minutes)
         set_up_jax()
         from aisle.runs.options import ModelOptions
-        from paper.core.timed import Effort
+        from paper.core.effort import Effort
         from paper.seeds import page
         from paper.seeds.study import Asked
 

@@ -87,7 +87,7 @@ def _hours() -> str:
     lines = []
     for path in sorted((ROOT / "results/hours").glob("*/hours.json")):
         record = json.loads(path.read_text())
-        best = published(record["data"], record["model"])
+        best = published(record["data"], record["model"], record["command"])
         test, gap, train = (Mean(**record[name]) for name in ("test", "gap", "train"))
         link = f"[{record['data']}](results/hours/{path.parent.name}/hours.md)"
         hours = f"{record['seconds'] / 3600:.1f}"

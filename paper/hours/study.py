@@ -1,19 +1,21 @@
 """Train for some hours, then evaluate on test data once, and on training data."""
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
+from aisle.errors import InputError
+from aisle.learning.history import report
 from aisle.runs import checkpoints, commands
 from aisle.runs.folder import read_metrics
 from aisle.runs.opening import Run, export_run, open_run
 from aisle.runs.options import TrainConfig
+from aisle.runs.training import completed
 from aisle.runs.weights import SUFFIX
 from aisle.statistics import Mean
-from paper.core.timed import Effort, check_asked, evaluated, trained
+from paper.core.effort import Effort, evaluated
 
-# Validation examples of the curve, and its checkpoints: all that are written.
-_NUM_EXAMPLES, _ALL = 300, 1_000_000
+# Validation examples of the curve.
+_NUM_EXAMPLES = 300
 
 
 class Point(NamedTuple):
@@ -45,27 +47,25 @@ class Trained(NamedTuple):
 
 def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Trained:
     """Train in a folder of `out`, or resume what is there, and evaluate."""
-    command = f"{commands.train_anywhere(config)} --hours {hours:g}"
-    check_asked(out, {"command": command})
-    options = dataclasses.replace(config.run, keep_checkpoints=_ALL)
-    run = trained(dataclasses.replace(config, run=options), hours, out / "run")
+    run = completed(config, out / "run", hours=hours)
     export_run(run, out / f"weights{SUFFIX}")
-    test, train = evaluated(run, effort), evaluated(run, effort, "train")
+    place = config.observations.data_dir
+    test, train = (evaluated(run, effort, split, place) for split in ("test", "train"))
     assert test.bdmc is not None
     records = read_metrics(run.path)
     last = records[-1]
     return Trained(
-        curve(run, effort),
+        curve(run, effort, place),
         test.whole_split or test.estimate,
         train.whole_split or train.estimate,
         test.bdmc.gap,
         last["update"],
         last["seconds"],
-        command,
+        f"{commands.train_anywhere(config)} --hours {hours:g}",
     )
 
 
-def curve(run: Run, effort: Effort) -> list[Point]:
+def curve(run: Run, effort: Effort, data_dir: Path | None) -> list[Point]:
     """Evaluate validation examples at each checkpoint of a run; what is done already is read."""
     if "valid" not in run.stored["data"]["digests"]:
         return []
@@ -76,9 +76,14 @@ def curve(run: Run, effort: Effort) -> list[Point]:
         whole_split=0,
         refit=None,
     )
-    seconds = {r["update"]: r["seconds"] for r in read_metrics(run.path)}
-    return [
-        Point(seconds[update] / 3600, evaluated(at, short, "valid").estimate)
-        for update in checkpoints.updates(run.path)
-        for at in (open_run(run.path, update=update),)
-    ]
+    seconds = {record["update"]: record["seconds"] for record in read_metrics(run.path)}
+    points = []
+    for update in checkpoints.updates(run.path):
+        try:
+            at = open_run(run.path, data_dir=data_dir, update=update)
+        except InputError as error:
+            report(f"a point of the curve is left out: {error}")
+            continue
+        found = evaluated(at, short, "valid", data_dir).estimate
+        points.append(Point(seconds[update] / 3600, found))
+    return points

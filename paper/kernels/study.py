@@ -179,9 +179,10 @@ def compare(study: Study, log_p: np.ndarray) -> Iterator[KernelResult]:
 
 
 def floors(study: Study, log_p: np.ndarray) -> Iterator[KernelResult]:
-    """Yield, for each number of steps, what the temperatures of tuned leave to any kernel.
+    """Yield, for each number of steps, the gap of tuned with many moves at each temperature.
 
-    The gap that is left with many moves at each of them, which cost that much more.
+    They cost that much more. What is left then is mostly that of the temperatures, whatever moves
+    the chains.
     """
     preset = VARIANTS["tuned"]
     for steps in study.config.steps:

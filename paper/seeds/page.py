@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aisle.provenance import provenance
-from paper.core.timed import Effort
+from paper.core.effort import Effort
 from paper.output import (
     Columns,
     make_folder,

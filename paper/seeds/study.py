@@ -19,8 +19,9 @@ from aisle.runs.options import (
     RunOptions,
     TrainConfig,
 )
+from aisle.runs.training import completed
 from aisle.statistics import Mean, is_ahead, summarise
-from paper.core.timed import Effort, check_asked, evaluated, trained
+from paper.core.effort import Effort, evaluated
 
 WAYS = {
     "dreg-K1": MethodOptions("dreg", 1),
@@ -102,9 +103,9 @@ class Spread(NamedTuple):
 
     @property
     def as_one(self) -> Mean:
-        """The mean with one error, in which few seeds count as the uncertain few that they are."""
+        """The mean with one error; that over seeds is widened by Student's t."""
         number = len(self.by_seed)
-        # Two standard errors of three seeds cover much less than those of many examples.
+        # Two standard errors of three seeds cover much less than two of many.
         widened = t.ppf(0.975, number - 1) / norm.ppf(0.975) if number > 1 else float("nan")
         error = float(np.hypot(self.over_examples, widened * self.over_seeds))
         return Mean(self.mean, error, number)
@@ -123,17 +124,16 @@ Runs = dict[str, list[Found]]
 
 def measure(asked: Asked, out: Path, effort: Effort) -> Runs:
     """Train and evaluate each way by each seed, or resume what is in `out`."""
-    about = {"data": asked.data, "minutes": asked.minutes, "latents": asked.model.num_latents}
-    check_asked(out, about)
+    hours, data_dir = asked.minutes / 60, asked.data_dir
     found: Runs = {name: [] for name in WAYS}
     for seed in asked.seeds:
         place = out / f"seed{seed}"
         start = place / "start"
-        trained(_config(asked, MethodOptions("vae"), seed), asked.minutes / 60, start)
+        completed(_config(asked, MethodOptions("vae"), seed), start, hours=hours)
         for name, method in WAYS.items():
             config = _config(asked, method, seed, start)
-            run = trained(config, asked.minutes / 60, place / name)
-            result, last = evaluated(run, effort), last_metrics(run.path)
+            run = completed(config, place / name, hours=hours)
+            result, last = evaluated(run, effort, data_dir=data_dir), last_metrics(run.path)
             assert result.bdmc is not None
             found[name].append(
                 Found(result.log_p, result.bdmc.gap, last["update"], last["seconds"])

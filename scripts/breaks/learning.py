@@ -26,6 +26,14 @@ BREAKS = [
         "learning/methods/test_contract.py::test_the_bound_of_a_vae_is_the_elbo",
     ),
     Break(
+        "weights decay whatever the rate",
+        "learning/optimizers.py",
+        "optax.add_decayed_weights(self.weight_decay, _matrices)",
+        "optax.add_decayed_weights(1 + self.weight_decay, _matrices)",
+        "learning/test_optimizers.py::"
+        "test_decay_shrinks_matrices_by_a_share_of_the_rate_and_nothing_else",
+    ),
+    Break(
         "theta learns from the first states of a chain",
         "learning/methods.py",
         "a[:, -number:].reshape",

@@ -4,6 +4,13 @@ from scripts.breaks.item import Break
 
 BREAKS = [
     Break(
+        "a start costs no time",
+        "runs/timing.py",
+        "seconds - warmup * costs[0]",
+        "seconds",
+        "runs/test_timing.py::test_a_start_of_so_many_updates_leaves_the_rest_to_the_last_phase",
+    ),
+    Break(
         "step sizes are not restored",
         "runs/recorder.py",
         "return None if found is None else found[1]",

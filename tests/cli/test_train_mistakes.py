@@ -6,6 +6,7 @@ import pytest
 from commands import assert_mistake, run
 
 BAD_OPTIONS = [
+    (["--hours", "1", "--warmup-epochs", "-1"], "--warmup-epochs is -1: it must be at least 0"),
     (["--method", "nuts"], "nuts"),
     (["--optimizer", "sgd"], "sgd"),
     (["--schedule", "cubic"], "cubic"),
@@ -50,6 +51,10 @@ BAD_OPTIONS = [
     (["--precondition", "inf"], "--precondition is inf"),
     (["--warmup-epochs", "3", "--epochs", "2"], "--warmup-epochs is 3"),
     (["--warmup-epochs", "-1"], "--warmup-epochs is -1"),
+    (["--hours", "1", "--warmup-epochs", "-1"], "--warmup-epochs is -1"),
+    (["--num-states", "0"], "--num-states is 0"),
+    (["--num-states", "9"], "--num-states is 9 but"),
+    (["--weight-decay", "inf"], "--weight-decay is inf"),
     (["--num-hidden", "0"], "--num-hidden is 0"),
     (["--num-latents", "0"], "--num-latents is 0"),
     (["--validate-every", "0"], "--validate-every is 0"),

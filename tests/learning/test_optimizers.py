@@ -126,7 +126,7 @@ def test_decay_shrinks_matrices_by_a_share_of_the_rate_and_nothing_else(kind):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Adam(weight_decay=-0.1), "weight_decay is -0.1: it must be at least 0"),
+        (lambda: Adam(weight_decay=-0.1), "weight_decay is -0.1: it must be finite, and 0 or more"),
         (lambda: Muon(weight_decay="0.1"), "weight_decay is '0.1': it must be a number"),
         (lambda: Adam(0.0), "learning_rate is 0.0: it must be finite and positive"),
         (lambda: Muon(-0.1), "learning_rate is -0.1: it must be finite and positive"),

@@ -29,7 +29,7 @@ FILES = Path(__file__).parents[1] / "fixtures" / "first_edition"
 FULL = TrainConfig(
     "my data.npy",
     num_updates=7,
-    method=MethodOptions("ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake"),
+    method=MethodOptions("ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake", 2),
     model=ModelOptions("two-layer", 3, 9, "gaussian", "mlp", "9,4", "elu", Path("a b.safetensors")),
     observations=DataOptions("none", True, "a=real", ("b", "c d"), "total", "w", 12, Path("data")),
     optimizer=OptimizerOptions(64, "adam", 0.01, "constant", 2, 0.5, 0.1),

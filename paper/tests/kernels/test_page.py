@@ -127,7 +127,7 @@ def test_the_headlines_come_from_the_results(capsys, quick, tmp_path):
     assert (saving["tuned_steps"], saving["paper_steps"]) == (2, 3)
     assert saving["mean"] == pytest.approx(2.5 / 3)
     assert "tuned at 2 against paper at 3: its gap is smaller by 0.833 +-" in printed
-    assert "the temperatures of tuned at 3 leave a gap of 0.500 +- " in printed
+    assert "times more: a gap of 0.500 +- " in printed
     assert [floor["gap"] for floor in content["many_moves"]] == [
         pytest.approx(19 / 12),
         pytest.approx(0.5),

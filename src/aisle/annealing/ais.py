@@ -123,7 +123,7 @@ def anneal_with_states(
 ) -> tuple[Annealed, Latent]:
     """Anneal one chain; return where it was after each move, too.
 
-    After a move at beta = 1 it has the weight of its end, as further moves there change none.
+    Moves at beta = 1 do not change the weight, so each state after one has the weight of the end.
 
     Example:
         >>> q = aisle.DiagonalNormal(jnp.zeros(2), jnp.ones(2))

@@ -9,8 +9,9 @@ a bar is drawn:
     MHHMC   theta: -mean log p(x, z̄_k)         phi: see below; betas 0, 1, ..., 1
     AIS     theta: -sum v̄_k log p(x, z̄_k)      phi: see below
 
-The last moves of a chain may be at the posterior, and leave its weight as it is: log p(x, z̄_k) is
-then a mean over the states after them, as many as `num_states`, which has less noise.
+Moves at the posterior do not change a weight: with `num_states` above 1, log p(x, z̄_k) is the mean
+over the states after the last of them. It has less noise, and a little more bias, as the states
+before the last one are further from the posterior.
 
 Chains offer a choice for phi. `elbo`, the paper's, is that of VAE with one sample: the exclusive
 KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
@@ -194,6 +195,7 @@ class _Chains(Chosen):
                 f"is {self.phi_objective!r}: choose from {', '.join(choices)}",
                 argument="phi_objective",
             )
+        self.kernel.betas(self.num_temperatures)
         at_posterior = int(np.sum(np.asarray(self._betas()[1:]) == 1))
         if self.num_states > at_posterior:
             raise InputError(
@@ -258,7 +260,7 @@ class _Chains(Chosen):
         run, states = _anneal_many(key_chains, model, proposal, x, ladder, self.num_samples)
         weights = self._weights(run.log_weight)
         if number == 1:
-            # Memory is then spared for the others.
+            # So that the other states are not kept in memory.
             theta = _weighted(model, x, run.z, weights)
         else:
             z = jax.tree.map(lambda a: a[:, -number:].reshape(-1, *a.shape[2:]), states)

@@ -1,5 +1,6 @@
 """Optimisers whose learning rate spans a phase of training; any of Optax's will do as well."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -42,7 +43,7 @@ class _Rated(Chosen):
     Attributes:
         learning_rate: the first one.
         schedule: a function such as those in `aisle.rates`.
-        weight_decay: by how much of the rate each update shrinks matrices, as in AdamW.
+        weight_decay: each update multiplies matrices by 1 - rate x this, as in AdamW.
     """
 
     learning_rate: float = 1e-3
@@ -52,7 +53,8 @@ class _Rated(Chosen):
     def __post_init__(self) -> None:
         check_positive("learning_rate", self.learning_rate)
         check_real("weight_decay", self.weight_decay)
-        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
+        is_kept = 0 <= self.weight_decay < math.inf
+        check(is_kept, "weight_decay", self.weight_decay, "finite, and 0 or more")
         if not callable(self.schedule):
             raise InputError(
                 f"is {self.schedule!r}: give a function, such as aisle.rates.cosine",

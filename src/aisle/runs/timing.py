@@ -29,19 +29,19 @@ def updates_within(
         report("a short try of each phase says how many updates there is time for")
     costs = [seconds_of_one(plan, phase, model, proposal, split) for phase in phases]
     seconds = 3600 * hours / _BESIDE
-    if warmup is None or len(phases) == 1:
+    if warmup is None:
         shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
         mean = sum(share * cost for share, cost in zip(shares, costs, strict=True))
-        found = max(1, int(seconds / mean))
+        number = processes.largest(max(1, int(seconds / mean)))
     else:
-        left = seconds - warmup * costs[0]
-        if left <= 0:
+        # By the fastest clock, so that all processes go on, or none.
+        rest = processes.largest(int((seconds - warmup * costs[0]) / costs[-1]))
+        if rest < 1:
             raise InputError(
                 f"are {warmup:,} updates, which take longer than the {hours:g} hours: give fewer",
                 argument="warmup_epochs",
             )
-        found = warmup + max(1, int(left / costs[-1]))
-    number = processes.largest(found)
+        number = warmup + rest
     if processes.is_first():
         each = " and ".join(f"{1000 * cost:.0f}" for cost in costs)
         report(f"{hours:g} hours are time for about {number:,} updates, which take {each} ms each")

@@ -99,18 +99,38 @@ def resume(
     return _train(config, dataset, out, stored, show_progress)
 
 
-def completed(config: TrainConfig, out: Path) -> Run:
+def completed(config: TrainConfig, out: Path, *, hours: float | None = None) -> Run:
     """Train a run, or resume the one in `out` if it was begun with the same options; open it."""
     config = absolute(config)
+    data_dir = config.observations.data_dir
     if not (out / "config.json").exists():
-        fitted = train(config, out)
-    elif to_json(from_json(folder.read_config(out), out)) == to_json(config):
-        fitted = resume(out)
+        fitted = train(config, out, hours=hours)
+    elif _was_begun_with(config, hours, out):
+        fitted = resume(out, data_dir=data_dir)
     else:
         raise InputError(f"{out} was begun with other options: give them, or another --out")
     if fitted.is_interrupted:
         raise KeyboardInterrupt("the same command resumes it")
-    return open_run(out)
+    return open_run(out, data_dir=data_dir)
+
+
+def _was_begun_with(config: TrainConfig, hours: float | None, out: Path) -> bool:
+    """Say whether a run has these options, wherever its data are now."""
+    stored = folder.read_config(out)
+    before = from_json(stored, out)
+    place = before.observations.data_dir
+    config = dataclasses.replace(
+        config, observations=dataclasses.replace(config.observations, data_dir=place)
+    )
+    if hours is not None:
+        # What a run for some hours found out when it began.
+        size = before.optimizer.batch_size
+        config = dataclasses.replace(
+            config,
+            num_updates=before.num_updates,
+            optimizer=dataclasses.replace(config.optimizer, batch_size=size),
+        )
+    return to_json(before) == to_json(config) and stored.get("hours", hours) == hours
 
 
 def first_weights(config: TrainConfig, dataset: Dataset, form: Form | None = None) -> Weights:
@@ -168,6 +188,8 @@ def _train(
     """Train; `stored` is what a run to resume has in its config.json."""
     options = config.run
     content = {"train": to_json(config), "data": stored.get("data") or facts(dataset)}
+    if "hours" in stored or hours is not None:
+        content["hours"] = stored.get("hours", hours)
     if stored and checkpoints.latest(out) is not None:
         # Its own weights take the place of those it started from, which may be gone by now.
         started = dataclasses.replace(config.model, init_from=None)
@@ -189,9 +211,8 @@ def _train(
     if network == "own" and dataset.table is not None:
         # A function of the user's own may return a model that takes missing values.
         dataset = _checked(dataset, networks[0])
-    warmup = config.optimizer.warmup_epochs
-    asked = config
-    if hours is not None and warmup:
+    warmup, asked = config.optimizer.warmup_epochs, config
+    if hours is not None and warmup is not None and warmup > 0:
         # Phases are tried before their lengths are known.
         asked = dataclasses.replace(config, num_epochs=2 * warmup)
     plan = plan_of(asked, dataset, tuple(stored.get("ends", ())) or None)
@@ -200,7 +221,8 @@ def _train(
     if not stored:
         processes.first_does(lambda: folder.check_new(out))
     if hours is not None:
-        start = None if warmup is None else warmup * (len(dataset.train) // plan.batch_size)
+        assert plan.ends is not None
+        start = plan.ends[0] if warmup else None
         number = updates_within(hours, plan, *networks, dataset.train, start)
         # The batch that the data fill, of which the first plan has spoken.
         optimizer = dataclasses.replace(config.optimizer, batch_size=plan.batch_size)

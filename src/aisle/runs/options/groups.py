@@ -79,7 +79,8 @@ class MethodOptions:
 
     num_states: int | None = None
     """Last states of a chain, all at the posterior, that the decoder's gradient is averaged over
-    (mh-hmc, ais, auto): less noise for a little time. By default 1."""
+    (mh-hmc, ais, auto). More have less noise, a little more bias, and take a little more time.
+    By default 1."""
 
     @property
     def has_chains(self) -> bool:
@@ -218,13 +219,14 @@ class OptimizerOptions:
 
     warmup_epochs: int | None = None
     """Of the epochs, train the first ones by a plain VAE: cheap, and early on as good.
-    By default half of them for auto, and none otherwise. With --hours, the rest is for chains."""
+    By default half of them for auto, and none otherwise. With --hours, the
+    method has the time that is left."""
 
     ema: float = 0.0
     """Decay of a running average of the weights, which is then what is kept; 0 for none."""
 
     weight_decay: float = 0.0
-    """By how much of the rate each update shrinks matrices; for small data, 0.1 may help."""
+    """Each update multiplies matrices by 1 - rate x this; for small data, 0.1 may help."""
 
 
 @dataclass(frozen=True)
