@@ -78,9 +78,9 @@ class MethodOptions:
     elbo+wake: the sum of both."""
 
     num_states: int | None = None
-    """Last states of a chain, all at the posterior, that the decoder's gradient is averaged over
-    (mh-hmc, ais, auto). More have less noise, a little more bias, and take a little more time.
-    By default 1."""
+    """States that the decoder's gradient is averaged over (mh-hmc, ais, auto). By default 1.
+    They are the last of a chain, all at the posterior.
+    More have less noise, a little more bias, and take a little more time."""
 
     @property
     def has_chains(self) -> bool:
@@ -219,8 +219,8 @@ class OptimizerOptions:
 
     warmup_epochs: int | None = None
     """Of the epochs, train the first ones by a plain VAE: cheap, and early on as good.
-    By default half of them for auto, and none otherwise. With --hours, the
-    method has the time that is left."""
+    By default half of them for auto, and none otherwise.
+    With --hours, the method has the time that is left."""
 
     ema: float = 0.0
     """Decay of a running average of the weights, which is then what is kept; 0 for none."""
