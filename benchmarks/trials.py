@@ -51,6 +51,7 @@ TRIALS = {
     "encoder by ELBO and wake": Trial(aisle.AIS(1, 11, phi_objective="elbo+wake")),
     "Adam, rate 0.001": Trial(optimizer=aisle.Adam(0.001, aisle.rates.constant)),
     "Muon, half the rate": Trial(optimizer=_muon(USUAL.learning_rate / 2)),
+    "Muon, a quarter of the rate": Trial(optimizer=_muon(USUAL.learning_rate / 4)),
     "Muon, twice the rate": Trial(optimizer=_muon(USUAL.learning_rate * 2)),
     "weight decay 0.1": Trial(optimizer=decayed(0.1)),
     "batches of 64": Trial(batch_size=64),
