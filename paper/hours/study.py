@@ -1,5 +1,6 @@
 """Train for some hours, then evaluate on test data once, and on training data."""
 
+import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from aisle.learning.history import report
 from aisle.runs import checkpoints, commands
 from aisle.runs.folder import read_metrics
 from aisle.runs.opening import Run, export_run, open_run
-from aisle.runs.options import TrainConfig
+from aisle.runs.options import RunOptions, TrainConfig
 from aisle.runs.training import completed
 from aisle.runs.weights import SUFFIX
 from aisle.statistics import Mean
@@ -61,8 +62,14 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
         test.bdmc.gap,
         last["update"],
         last["seconds"],
-        f"{commands.train_anywhere(config)} --hours {hours:g}",
+        f"{commands.train_anywhere(_without_checkpoints(config))} --hours {hours:g}",
     )
+
+
+def _without_checkpoints(config: TrainConfig) -> TrainConfig:
+    """Return the configuration with as many checkpoints as usual, which change no result."""
+    usual = RunOptions().keep_checkpoints
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, keep_checkpoints=usual))
 
 
 def curve(run: Run, effort: Effort, data_dir: Path | None) -> list[Point]:
