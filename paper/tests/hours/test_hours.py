@@ -7,7 +7,7 @@ import pytest
 
 import aisle
 from aisle.statistics import Mean
-from calling import run
+from calling import assert_mistake, run
 from paper.core.effort import Effort
 from paper.hours import page, study
 
@@ -78,7 +78,7 @@ def test_in_small(tmp_path, capsys):
     model, _ = aisle.load(tmp_path / "weights.safetensors")
     assert model.sample_prior(jax.random.key(0)).shape == (2,)
     # Something else is refused, and nothing is trained or evaluated again.
-    assert "was begun with other options" in run(capsys, *arguments, "--seed", "1")[2]
-    assert "was begun with other options" in run(capsys, *arguments, "--hours", "2")[2]
+    for other in (("--seed", "1"), ("--hours", "2"), ("--batch-size", "64")):
+        assert_mistake(run(capsys, *arguments, *other), "was begun with other options")
     assert run(capsys, *arguments)[0] == 0
     assert json.loads((tmp_path / "hours.json").read_text())["test"] == record["test"]

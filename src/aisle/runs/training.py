@@ -124,7 +124,7 @@ def _was_begun_with(config: TrainConfig, hours: float | None, out: Path) -> bool
     )
     if hours is not None:
         # What a run for some hours found out when it began.
-        size = before.optimizer.batch_size
+        size = min(config.optimizer.batch_size, stored["data"]["num_train"])
         config = dataclasses.replace(
             config,
             num_updates=before.num_updates,
