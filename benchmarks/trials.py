@@ -48,6 +48,7 @@ TRIALS = {
     "paper's kernel": Trial(aisle.AIS(1, 11, aisle.Kernel.paper())),
     "2 states of each chain": Trial(aisle.AIS(1, 11, num_states=2)),
     "4 states of each chain": Trial(aisle.AIS(1, 11, num_states=4)),
+    "chains in bfloat16": Trial(aisle.AIS(1, 11, precision="bfloat16")),
     "encoder by ELBO and wake": Trial(aisle.AIS(1, 11, phi_objective="elbo+wake")),
     "Adam, rate 0.001": Trial(optimizer=aisle.Adam(0.001, aisle.rates.constant)),
     "Muon, half the rate": Trial(optimizer=_muon(USUAL.learning_rate / 2)),

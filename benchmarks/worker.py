@@ -4,6 +4,7 @@ A process has one number of devices. The limit is measured again around each num
 of a shared machine changes from minute to minute; a number is a fraction of the faster of the two.
 """
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -120,6 +121,9 @@ def muon() -> Rows:
     for name, optimizer in optimizers.items():
         seconds, _ = steps.update_cost(method, gflop, optimizer=optimizer)
         yield {"optimizer": name, "seconds": seconds}
+    half = dataclasses.replace(method, precision="bfloat16")
+    seconds, _ = steps.update_cost(half, gflop, optimizer=optimizers["muon"])
+    yield {"optimizer": "muon, chains in bfloat16", "seconds": seconds}
 
 
 class _OnAll(Muon):

@@ -34,6 +34,27 @@ BREAKS = [
         "test_decay_shrinks_matrices_by_a_share_of_the_rate_and_nothing_else",
     ),
     Break(
+        "theta learns through the rounded decoder",
+        "learning/methods.py",
+        "theta = _weighted(model, x, run.z, weights)",
+        "theta = _weighted(walked, x, run.z, weights)",
+        "learning/methods/test_precision.py",
+    ),
+    Break(
+        "chains walk on the exact decoder whatever the precision",
+        "learning/methods.py",
+        'rounded(model) if self.precision == "bfloat16" else model',
+        "model",
+        "learning/methods/test_precision.py",
+    ),
+    Break(
+        "a rounded product that multiplies its gradient by other weights",
+        "models/networks.py",
+        "return _product(gradient, weight), jnp",
+        "return _product(gradient, -weight), jnp",
+        "learning/methods/test_precision.py",
+    ),
+    Break(
         "theta learns from the first states of a chain",
         "learning/methods.py",
         "a[:, -number:].reshape",

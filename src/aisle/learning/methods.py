@@ -13,6 +13,10 @@ Moves at the posterior do not change a weight: with `num_states` above 1, log p(
 over the states after the last of them. It has less noise, and a little more bias, as the states
 before the last one are further from the posterior.
 
+With the `precision` bfloat16, chains walk on a rounded decoder (`aisle.models.networks.rounded`),
+which is another density near the model's, a few hundredths of a nat away; theta's gradient, at the
+states that they end in, and bounds are the model's own.
+
 Chains offer a choice for phi. `elbo`, the paper's, is that of VAE with one sample: the exclusive
 KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
 q to them by -sum v̄_k log q(z̄_k), the inclusive KL(p || q) (the wake phase of Bornschein & Bengio,
@@ -48,6 +52,7 @@ from aisle.annealing.tuning import StepSizes, interpolated, nudge
 from aisle.errors import InputError, check_count
 from aisle.learning.protocol import Estimate, Losses, Metrics
 from aisle.models.joint import log_joint
+from aisle.models.networks import rounded
 from aisle.objects import Chosen
 from aisle.types import Distribution, Latent, Model, Observation, PRNGKey, Proposal, Scalar
 
@@ -159,6 +164,7 @@ class DReG(_Samples):
 
 
 PhiObjective = Literal["elbo", "elbo+wake", "wake"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,6 +178,7 @@ class _Chains(Chosen):
         phi_objective: what trains the proposal; see the module.
         num_states: last states of each chain that theta's gradient is averaged over, all of them
             at the posterior.
+        precision: of the matrix products inside the chains; all else is in single precision.
     """
 
     num_samples: int = 5
@@ -179,6 +186,7 @@ class _Chains(Chosen):
     kernel: Kernel = Kernel.tuned()
     phi_objective: PhiObjective = "elbo"
     num_states: int = 1
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         check_count("num_samples", self.num_samples)
@@ -189,12 +197,12 @@ class _Chains(Chosen):
                 f"is {self.kernel!r}: give a kernel, such as aisle.Kernel.tuned()",
                 argument="kernel",
             )
-        choices = PhiObjective.__args__
-        if self.phi_objective not in choices:
-            raise InputError(
-                f"is {self.phi_objective!r}: choose from {', '.join(choices)}",
-                argument="phi_objective",
-            )
+        for name, choices in (("phi_objective", PhiObjective), ("precision", Precision)):
+            value = getattr(self, name)
+            if value not in choices.__args__:
+                raise InputError(
+                    f"is {value!r}: choose from {', '.join(choices.__args__)}", argument=name
+                )
         self.kernel.betas(self.num_temperatures)
         at_posterior = int(np.sum(np.asarray(self._betas()[1:]) == 1))
         if self.num_states > at_posterior:
@@ -257,7 +265,8 @@ class _Chains(Chosen):
         """Estimate the losses of one example."""
         key_chains, key_phi = jax.random.split(key)
         ladder, number = self.ladder(state), self.num_states
-        run, states = _anneal_many(key_chains, model, proposal, x, ladder, self.num_samples)
+        walked = rounded(model) if self.precision == "bfloat16" else model
+        run, states = _anneal_many(key_chains, walked, proposal, x, ladder, self.num_samples)
         weights = self._weights(run.log_weight)
         if number == 1:
             # So that the other states are not kept in memory.

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -10,10 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
+from aisle.errors import InputError
 from aisle.models.distributions import DiagonalNormal
 from aisle.types import PRNGKey
 
 Activation = Callable[[Array], Array]
+Tree = TypeVar("Tree")
 
 
 class MLP(eqx.Module):
@@ -73,7 +75,64 @@ class GaussianLayer(eqx.Module):
 
 def _apply(layer: eqx.nn.Linear, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
     # Under vmap Equinox's own `weight @ x` puts the batch last, and each pass back would transpose.
-    return x @ layer.weight.T + cast("Array", layer.bias)
+    is_rounded = layer.weight.dtype == jnp.bfloat16
+    product = _rounded_product(x, layer.weight) if is_rounded else x @ layer.weight.T
+    return product + cast("Array", layer.bias)
+
+
+def rounded(model: Tree) -> Tree:
+    """Return a model whose MLPs multiply in bfloat16 and add in single precision.
+
+    The weights are rounded to eight bits here, and their inputs at each product. The density is a
+    function of z as before, near the exact one; processors with units for bfloat16 are faster by it.
+    """
+    found = []
+
+    def one(part: Any) -> Any:
+        if not isinstance(part, MLP):
+            return part
+        found.append(part)
+        return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if _is_matrix(a) else a, part)
+
+    result = jax.tree.map(one, model, is_leaf=lambda part: isinstance(part, MLP))
+    if not found:
+        raise InputError(
+            f"is 'bfloat16' but the model, a {type(model).__name__}, has no linear layers of "
+            "aisle: leave it out, or take a model such as aisle.mlp_model's",
+            argument="precision",
+        )
+    return result
+
+
+def _is_matrix(leaf: Any) -> bool:
+    return eqx.is_array(leaf) and leaf.ndim == 2
+
+
+# By hand: XLA ignores the precision of a product on a CPU, and automatic differentiation would
+# multiply the gradient by the weights in single precision.
+@jax.custom_vjp
+def _rounded_product(
+    x: Float[Array, " inputs"], weight: Float[Array, "outputs inputs"]
+) -> Float[Array, " outputs"]:
+    return _product(x, weight.T)
+
+
+def _rounded_product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _product(x, weight.T), (x, weight)
+
+
+def _rounded_product_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = kept
+    # Chains do not ask for that of the weights, and the compiler drops it there.
+    return _product(gradient, weight), jnp.outer(gradient, x).astype(weight.dtype)
+
+
+_rounded_product.defvjp(_rounded_product_forward, _rounded_product_backward)
+
+
+def _product(x: Array, weight: Array) -> Array:
+    found = jnp.dot(x.astype(weight.dtype), weight, preferred_element_type=jnp.float32)
+    return found.astype(x.dtype)
 
 
 def _linear(key: PRNGKey, num_inputs: int, num_outputs: int) -> eqx.nn.Linear:

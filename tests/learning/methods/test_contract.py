@@ -350,6 +350,7 @@ BAD = [
         lambda: MHHMC(phi_objective="sleep"),
         "phi_objective is 'sleep': choose from elbo, elbo+wake, wake",
     ),
+    (lambda: AIS(precision="half"), "precision is 'half': choose from float32, bfloat16"),
     (
         lambda: AIS(num_temperatures=5, kernel=Kernel([0, 0.5, 1])),
         "num_temperatures is 5 but the schedule has 3 inverse temperatures: give one more than "
