@@ -84,7 +84,7 @@ def rounded(model: Tree) -> Tree:
     """Return a model whose MLPs multiply in bfloat16 and add in single precision.
 
     The weights are rounded to eight bits here, and their inputs at each product. The density is a
-    function of z as before, near the exact one; processors with units for bfloat16 are faster by it.
+    function of z as before, near the exact one. It is faster on processors with units for bfloat16.
     """
     found = []
 
