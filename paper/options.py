@@ -338,7 +338,8 @@ class Hours:
         )
         effort = Effort(8, 2, 6, 3, 4) if is_small else Effort()
         if networks.model == "two-layer" and not is_small:
-            effort = effort._replace(num_chains=8, num_temperatures=1000, **CAREFUL)
+            careful = {"num_examples": 500, "num_chains": 8, "num_temperatures": 1000, **CAREFUL}
+            effort = effort._replace(**careful)
         name = f"hours-{Path(self.data).stem}-{networks.model}"
         page.reproduce(self.out or Path("runs") / name, config, self.hours, effort)
         return 0

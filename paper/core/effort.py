@@ -29,6 +29,13 @@ class Effort(NamedTuple):
     num_leapfrog: int | None = None
     target_accept: float | None = None
 
+    def of_training(self) -> "Effort":
+        """Return the effort for training data, which show what was overfitted: less will do."""
+        return self._replace(
+            num_temperatures=max(2, self.num_temperatures // 2),
+            whole_split=self.whole_split and max(2, self.whole_split // 3),
+        )
+
     def config(self, split: Literal["test", "valid", "train"]) -> EvaluateConfig:
         """Return how a split is evaluated; the gap is that of test data."""
         sampler = SamplerOptions(

@@ -110,6 +110,7 @@ def _content(found: Trained, config: TrainConfig, hours: float, effort: Effort) 
         "hours": hours,
         "command": found.command,
         "evaluation": effort._asdict(),
+        "evaluation_of_training_data": effort.of_training()._asdict(),
         "updates": found.updates,
         "seconds": found.seconds,
         **means,

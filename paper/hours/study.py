@@ -51,7 +51,8 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
     run = completed(config, out / "run", hours=hours)
     export_run(run, out / f"weights{SUFFIX}")
     place = config.observations.data_dir
-    test, train = (evaluated(run, effort, split, place) for split in ("test", "train"))
+    test = evaluated(run, effort, "test", place)
+    train = evaluated(run, effort.of_training(), "train", place)
     assert test.bdmc is not None
     records = read_metrics(run.path)
     last = records[-1]

@@ -56,11 +56,11 @@ def test_the_picture_has_the_curve_its_ends_and_the_best_of_others():
     assert list(axes.lines[0].get_xdata()) == [0.5, 1.0]
 
 
-def test_both_splits_are_evaluated_whole_and_test_data_have_the_certificate():
-    effort = Effort()
-    test, train = (effort.config(split) for split in ("test", "train"))
+def test_both_splits_are_evaluated_whole_and_test_data_have_the_certificate_and_more_effort():
+    test, train = Effort().config("test"), Effort().of_training().config("train")
     assert (test.split, train.split) == ("test", "train")
-    assert test.whole_split == train.whole_split == 30
+    assert (test.whole_split, train.whole_split) == (30, 10)
+    assert (test.sampler.num_temperatures, train.sampler.num_temperatures) == (500, 250)
     assert (test.sampler.bdmc_examples, train.sampler.bdmc_examples) == (100, 0)
 
 
