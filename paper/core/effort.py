@@ -22,7 +22,7 @@ class Effort(NamedTuple):
 
     num_examples: int = 1000
     num_chains: int = 16
-    num_temperatures: int = 500
+    num_temperatures: int = 1000
     whole_split: int = 30
     simulated: int = 100
     refit: int | None = None
@@ -32,7 +32,7 @@ class Effort(NamedTuple):
     def of_training(self) -> "Effort":
         """Return the effort for training data, which show what was overfitted: less will do."""
         return self._replace(
-            num_temperatures=max(2, self.num_temperatures // 2),
+            num_temperatures=max(2, self.num_temperatures // 4),
             whole_split=self.whole_split and max(2, self.whole_split // 3),
         )
 

@@ -80,7 +80,7 @@ def curve(run: Run, effort: Effort, data_dir: Path | None) -> list[Point]:
     short = effort._replace(
         num_examples=min(_NUM_EXAMPLES, effort.num_examples),
         num_chains=effort.num_chains // 2,
-        num_temperatures=max(2, effort.num_temperatures // 2),
+        num_temperatures=max(2, effort.num_temperatures // 4),
         whole_split=0,
         refit=None,
     )

@@ -60,7 +60,7 @@ def test_both_splits_are_evaluated_whole_and_test_data_have_the_certificate_and_
     test, train = Effort().config("test"), Effort().of_training().config("train")
     assert (test.split, train.split) == ("test", "train")
     assert (test.whole_split, train.whole_split) == (30, 10)
-    assert (test.sampler.num_temperatures, train.sampler.num_temperatures) == (500, 250)
+    assert (test.sampler.num_temperatures, train.sampler.num_temperatures) == (1000, 250)
     assert (test.sampler.bdmc_examples, train.sampler.bdmc_examples) == (100, 0)
 
 
