@@ -16,6 +16,7 @@ from aisle.cli.demo import COLUMNS, TITLE, Compared, texts
 from aisle.cli.output import Columns, markdown_table, screen_table
 from aisle.statistics import Mean
 from paper.hours.page import published
+from paper.hours.study import stages
 from paper.tables.cells import CellResult, from_plain
 
 ROOT = Path(__file__).parents[1]
@@ -90,7 +91,7 @@ def _hours() -> str:
         best = published(record["data"], record["model"], record["command"])
         test, gap, train = (Mean(**record[name]) for name in ("test", "gap", "train"))
         link = f"[{record['data']}](results/hours/{path.parent.name}/hours.md)"
-        hours = f"{record['seconds'] / 3600:.1f}"
+        hours = f"{sum(stage.seconds for stage in stages(record)) / 3600:.1f}"
         paper = "" if best is None else f"{best.value:.2f} ({best.source})"
         layers = record["model"].removesuffix("-layer")
         lines.append(

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from aisle.provenance import provenance
 from aisle.runs.options import TrainConfig
 from paper.core.effort import Effort
-from paper.hours.study import Trained, measure
+from paper.hours.study import RECORD, Trained, measure
 from paper.output import (
     Columns,
     make_folder,
@@ -56,7 +56,7 @@ def reproduce(out: Path, config: TrainConfig, hours: float, effort: Effort) -> N
     """Train and evaluate, write the files into `out`, and print the table."""
     make_folder(out)
     found = measure(config, hours, out, effort)
-    paths = [out / f"hours.{end}" for end in ("json", "md", "png")]
+    paths = [out / RECORD, out / "hours.md", out / "hours.png"]
     # Not where somebody keeps it.
     data = Path(config.data).name
     best = published(data, config.model.model, found.command)
@@ -68,7 +68,7 @@ def reproduce(out: Path, config: TrainConfig, hours: float, effort: Effort) -> N
 
 
 def _title(found: Trained, data: str) -> str:
-    return f"log p(x) of {data} after {found.updates:,} updates, {found.seconds / 3600:.1f} hours"
+    return f"log p(x) of {data} after {found.hours:.1f} hours of training"
 
 
 def _rows(found: Trained, best: Published | None) -> list[list[str]]:
@@ -90,8 +90,10 @@ def published(data: str, model: str, command: str) -> Published | None:
 
 
 def _page(found: Trained, rows: list[list[str]], data: str) -> str:
+    before = "".join(f"`{one.command}`, then from its weights " for one in found.before)
     about = (
-        f"`{found.command}`, without a look at test data before its end. Means of "
+        f"{before}`{found.command}`, without a look at test data before its end: "
+        f"{found.updates:,} updates in {found.seconds / 3600:.1f} hours. Means of "
         "stochastic lower bounds with standard errors over examples; the gap of bidirectional "
         "Monte Carlo says by how much that on test data may be too low. What training data have "
         "more than test data is overfitting. The curve before the end is that of validation data, "
@@ -109,6 +111,7 @@ def _content(found: Trained, config: TrainConfig, hours: float, effort: Effort) 
         "seed": config.run.seed,
         "hours": hours,
         "command": found.command,
+        "before": [stage._asdict() for stage in found.before],
         "evaluation": effort._asdict(),
         "evaluation_of_training_data": effort.of_training()._asdict(),
         "updates": found.updates,
@@ -139,13 +142,12 @@ def _picture(found: Trained, best: Published | None) -> Figure:
         ms=3,
         label="validation data, shifted to meet test data",
     )
-    end = found.seconds / 3600
     for name, mean, colour in (
         ("test", found.test, "#c0392b"),
         ("training", found.train, "#33a02c"),
     ):
         axes.errorbar(
-            end,
+            found.hours,
             mean.mean,
             yerr=2 * mean.standard_error,
             fmt="o",

@@ -1,8 +1,9 @@
 """Train for some hours, then evaluate on test data once, and on training data."""
 
 import dataclasses
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aisle.errors import InputError
 from aisle.learning.history import report
@@ -15,6 +16,7 @@ from aisle.runs.weights import SUFFIX
 from aisle.statistics import Mean
 from paper.core.effort import Effort, evaluated
 
+RECORD = "hours.json"
 # Validation examples of the curve.
 _NUM_EXAMPLES = 300
 
@@ -26,10 +28,18 @@ class Point(NamedTuple):
     log_p: Mean
 
 
+class Stage(NamedTuple):
+    """One command of training, which starts from the weights of the one before."""
+
+    command: str
+    seconds: float
+
+
 class Trained(NamedTuple):
     """What some hours of training came to.
 
     Attributes:
+        before: the trainings on record that led to the first weights.
         curve: log p(x) of validation examples, as training went on; empty without any.
         test: mean log p(x) of the whole test split, a stochastic lower bound.
         train: likewise of the training examples.
@@ -37,6 +47,7 @@ class Trained(NamedTuple):
         command: that trains the same.
     """
 
+    before: list[Stage]
     curve: list[Point]
     test: Mean
     train: Mean
@@ -44,6 +55,11 @@ class Trained(NamedTuple):
     updates: int
     seconds: float
     command: str
+
+    @property
+    def hours(self) -> float:
+        """Hours of training, with those before."""
+        return _hours([*self.before, Stage(self.command, self.seconds)])
 
 
 def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Trained:
@@ -54,10 +70,11 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
     test = evaluated(run, effort, "test", place)
     train = evaluated(run, effort.of_training(), "train", place)
     assert test.bdmc is not None
-    records = read_metrics(run.path)
-    last = records[-1]
+    last, start = read_metrics(run.path)[-1], config.model.init_from
+    before, early = ([], []) if start is None else recorded(start)
     return Trained(
-        curve(run, effort, place),
+        before,
+        [*early, *curve(run, effort, place, _hours(before))],
         test.whole_split or test.estimate,
         train.whole_split or train.estimate,
         test.bdmc.gap,
@@ -67,14 +84,37 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
     )
 
 
+def recorded(weights: Path) -> tuple[list[Stage], list[Point]]:
+    """Return how weights were trained and the curve of that, if a record lies beside them."""
+    path = weights.with_name(RECORD)
+    if not path.exists():
+        return [], []
+    record = json.loads(path.read_text())
+    points = [Point(point.pop("hours"), Mean(**point)) for point in record["curve"]]
+    return stages(record), points
+
+
+def stages(record: dict[str, Any]) -> list[Stage]:
+    """Return the commands of a record, in the order in which they trained."""
+    last = Stage(record["command"], record["seconds"])
+    return [*(Stage(**stage) for stage in record.get("before", [])), last]
+
+
+def _hours(stages: list[Stage]) -> float:
+    return sum(stage.seconds for stage in stages) / 3600
+
+
 def _without_checkpoints(config: TrainConfig) -> TrainConfig:
     """Return the configuration with as many checkpoints as usual, which change no result."""
     usual = RunOptions().keep_checkpoints
     return dataclasses.replace(config, run=dataclasses.replace(config.run, keep_checkpoints=usual))
 
 
-def curve(run: Run, effort: Effort, data_dir: Path | None) -> list[Point]:
-    """Evaluate validation examples at each checkpoint of a run; what is done already is read."""
+def curve(run: Run, effort: Effort, data_dir: Path | None, before: float) -> list[Point]:
+    """Evaluate validation examples at each checkpoint of a run; what is done already is read.
+
+    Hours are counted from the beginning, `before` of them before the run.
+    """
     if "valid" not in run.stored["data"]["digests"]:
         return []
     short = effort._replace(
@@ -93,5 +133,5 @@ def curve(run: Run, effort: Effort, data_dir: Path | None) -> list[Point]:
             report(f"a point of the curve is left out: {error}")
             continue
         found = evaluated(at, short, "valid", data_dir).estimate
-        points.append(Point(seconds[update] / 3600, found))
+        points.append(Point(before + seconds[update] / 3600, found))
     return points

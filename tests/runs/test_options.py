@@ -48,6 +48,9 @@ def test_methods(options, method):
         ("precondition", 0.0),
         ("momentum_refresh", 0.5),
         ("phi_objective", "wake"),
+        ("num_states", 2),
+        ("precision", "bfloat16"),
+        ("late_temperatures", 20),
     ],
 )
 @pytest.mark.parametrize("method", ["vae", "iwae", "dreg"])
@@ -91,6 +94,22 @@ def test_phases_of_a_method(method, options, phases):
         "digits", method=MethodOptions(method), optimizer=OptimizerOptions(**options)
     )
     assert config.recipe(10, 100) == Recipe(tuple(Phase(*phase) for phase in phases))
+
+
+def test_longer_chains_have_the_second_half_at_a_lower_rate_with_as_many_more_states():
+    chains = MethodOptions("auto", num_temperatures=8, num_states=3, late_temperatures=20)
+    config = TrainConfig("digits", method=chains, optimizer=OptimizerOptions(warmup_epochs=2))
+    start, short, long = config.recipe(updates_per_epoch=10, num_updates=101).phases
+    assert (start.method, start.share) == (VAE(), 20.0)
+    assert (short.method, short.share) == (AIS(1, 8, num_states=3), 41.0)
+    assert (long.method, long.share) == (AIS(1, 20, num_states=7), 40.0)
+    assert (short.optimizer, long.optimizer) == (Muon(0.0075), Muon(0.003))
+    plain = MethodOptions("mh-hmc", 2, late_temperatures=12)
+    phases = TrainConfig("digits", method=plain).recipe(10, 100).phases
+    assert [phase.method for phase in phases] == [MHHMC(2, 11), MHHMC(2, 12)]
+    wrong = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=0))
+    with pytest.raises(InputError, match="late_temperatures is 0: it must be at least 1"):
+        wrong.recipe(10, 100)
 
 
 @pytest.mark.parametrize(("epochs", "rule"), [(-1, "at least 0"), (11, "longer than the whole")])

@@ -6,12 +6,14 @@ import jax
 import pytest
 
 import aisle
+from aisle.runs.options import TrainConfig
 from aisle.statistics import Mean
 from calling import assert_mistake, run
 from paper.core.effort import Effort
 from paper.hours import page, study
 
 FOUND = study.Trained(
+    [],
     [study.Point(0.5, Mean(-90.0, 0.4, 300)), study.Point(1.0, Mean(-85.0, 0.4, 300))],
     Mean(-83.0, 0.2, 10_000),
     Mean(-80.0, 0.5, 1000),
@@ -25,10 +27,31 @@ FOUND = study.Trained(
 def test_the_page_has_test_and_training_data_and_the_best_of_others():
     best = page.published("mnist", "one-layer", FOUND.command)
     text = page._page(FOUND, page._rows(FOUND, best), "mnist")
-    assert "# log p(x) of mnist after 1,234 updates, 1.0 hours" in text
+    assert "# log p(x) of mnist after 1.0 hours of training" in text
+    assert "1,234 updates in 1.0 hours" in text
     assert "| test data, the whole split | -83.00 +- 0.20 |" in text
     assert "| test data, the best of the paper | -83.63 |" in text
     assert len(page._rows(FOUND, None)) == 3
+
+
+def test_weights_on_record_bring_their_hours_and_their_curve(tmp_path):
+    weights = tmp_path / "weights.safetensors"
+    assert study.recorded(weights) == ([], [])
+    config = TrainConfig("mnist")
+    content = page._content(FOUND, config, 1.0, Effort())
+    (tmp_path / "hours.json").write_text(json.dumps(content))
+    stages, points = study.recorded(weights)
+    assert stages == [study.Stage(FOUND.command, FOUND.seconds)] and points == FOUND.curve
+    second = FOUND._replace(before=stages, seconds=1800.0, command="aisle train mnist --hours 0.5")
+    assert second.hours == 1.5
+    text = page._page(second, [], "mnist")
+    assert "after 1.5 hours" in text and "1,234 updates in 0.5 hours" in text
+    assert (
+        "`aisle train mnist --hours 1`, then from its weights `aisle train mnist --hours 0.5`"
+        in text
+    )
+    third = study.stages(page._content(second, config, 0.5, Effort()))
+    assert [stage.seconds for stage in third] == [3600.0, 1800.0]
 
 
 def test_what_is_published_depends_on_data_and_layers():

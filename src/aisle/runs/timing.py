@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from aisle import processes
 from aisle.errors import InputError, check_positive
 from aisle.learning.history import report
@@ -21,7 +23,7 @@ def updates_within(
     """Return how many updates a plan's recipe makes in some hours, without compilation.
 
     Rates decay to the end of training, so its length has to be known before it begins. Phases take
-    their shares, or the first of two as many updates as `warmup` says.
+    their shares; if `warmup` says how many updates the first one has, the others share the rest.
     """
     check_positive("hours", hours)
     phases = plan.recipe.phases
@@ -29,13 +31,13 @@ def updates_within(
         report("a short try of each phase says how many updates there is time for")
     costs = [seconds_of_one(plan, phase, model, proposal, split) for phase in phases]
     seconds = 3600 * hours / _BESIDE
+    first = 0 if warmup is None else 1
+    mean = np.average(costs[first:], weights=[phase.share for phase in phases[first:]])
     if warmup is None:
-        shares = [phase.share / sum(phase.share for phase in phases) for phase in phases]
-        mean = sum(share * cost for share, cost in zip(shares, costs, strict=True))
         number = processes.largest(max(1, int(seconds / mean)))
     else:
         # By the fastest clock, so that all processes go on, or none.
-        rest = processes.largest(int((seconds - warmup * costs[0]) / costs[-1]))
+        rest = processes.largest(int((seconds - warmup * costs[0]) / mean))
         if rest < 1:
             raise InputError(
                 f"are {warmup:,} updates, which take longer than the {hours:g} hours: give fewer",

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aisle.errors import InputError
+from aisle.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from aisle.annealing import Kernel
     from aisle.learning import Method
+
+# T, where nobody says.
+_USUAL_TEMPERATURES = 11
 
 LikelihoodName = Literal[
     "auto",
@@ -87,6 +90,11 @@ class MethodOptions:
     bfloat16: faster on processors with units for it, such as AVX512-BF16.
     Everything else, and all evaluation, is in float32 all the same."""
 
+    late_temperatures: int | None = None
+    """T of longer chains for the second half of the updates with chains, at 0.4 of the rate.
+    (mh-hmc, ais, auto). By default none.
+    Late in a long training the bias of short chains counts; --num-states grows with them."""
+
     @property
     def has_chains(self) -> bool:
         """Whether the method runs chains."""
@@ -104,11 +112,25 @@ class MethodOptions:
         kind = MHHMC if self.method == "mh-hmc" else AIS
         return kind(
             usual if self.num_samples is None else self.num_samples,
-            11 if self.num_temperatures is None else self.num_temperatures,
+            _USUAL_TEMPERATURES if self.num_temperatures is None else self.num_temperatures,
             kernel_of(self, is_long=False),
             self.phi_objective,
             1 if self.num_states is None else self.num_states,
             "float32" if self.precision is None else self.precision,
+        )
+
+    def late(self) -> "MethodOptions | None":
+        """Return the options of the longer chains at the end, if there are any."""
+        if self.late_temperatures is None:
+            return None
+        check_count("late_temperatures", self.late_temperatures)
+        before = self.num_temperatures or _USUAL_TEMPERATURES
+        states = (self.num_states or 1) * self.late_temperatures // before
+        return dataclasses.replace(
+            self,
+            num_temperatures=self.late_temperatures,
+            num_states=max(1, states),
+            late_temperatures=None,
         )
 
     def _check_unused(self) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aisle.data import View
     from aisle.learning import Recipe
 
+# The rate of longer chains at the end, as a share of that before.
+_LATE_RATE = 0.4
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -71,7 +74,14 @@ class TrainConfig:
         main = Phase(method, self._optimizer(self.method.has_chains, options.learning_rate))
         rate = None if self.method.method == "auto" else options.learning_rate
         start = Phase(VAE(), self._optimizer(False, rate))
-        shares = [(start, warm), (main, num_updates - warm)]
+        shares, rest = [(start, warm)], num_updates - warm
+        late = self.method.late()
+        if late is not None:
+            lower = _LATE_RATE * main.optimizer.learning_rate
+            optimizer = dataclasses.replace(main.optimizer, learning_rate=lower)
+            shares.append((main, rest - rest // 2))
+            main, rest = Phase(late.build(), optimizer), rest // 2
+        shares.append((main, rest))
         phases = [
             dataclasses.replace(phase, share=float(share)) for phase, share in shares if share
         ]
