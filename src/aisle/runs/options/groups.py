@@ -91,9 +91,10 @@ class MethodOptions:
     Everything else, and all evaluation, is in float32 all the same."""
 
     late_temperatures: int | None = None
-    """T of longer chains for the second half of the updates with chains, at 0.4 of the rate.
-    (mh-hmc, ais, auto). By default none.
-    Late in a long training the bias of short chains counts; --num-states grows with them."""
+    """T of longer chains for the second half of the updates by chains (mh-hmc, ais, auto).
+    By default none.
+    Late in a long training, the bias of short chains is what is left.
+    They learn at 0.4 of the rate before, and --num-states grows in proportion to T."""
 
     @property
     def has_chains(self) -> bool:
