@@ -40,6 +40,8 @@ _HOURS: Columns = {
     "best published": "right",
 }
 
+_NO_OPTIONS = ("", "hours", "model", "init-from")
+
 # In nats, of a log-likelihood that counts as certified.
 _LARGEST_GAP = 0.2
 _MARKS = {
@@ -101,10 +103,13 @@ def _hours() -> str:
 
 
 def _options(record: dict[str, Any]) -> str:
-    """Return what a command asks for beside its data, its networks and its time."""
-    words = record["command"].removeprefix(f"aisle train {record['data']}").split(" --")
-    others = [word for word in words if word.split(" ")[0] not in ("", "hours", "model")]
-    return f"`--{' --'.join(others)}`" if others else "the defaults"
+    """Return what the commands ask for beside data, networks, first weights and time."""
+    texts = []
+    for stage in stages(record):
+        words = stage.command.removeprefix(f"aisle train {record['data']}").split(" --")
+        others = [word for word in words if word.split(" ")[0] not in _NO_OPTIONS]
+        texts.append(f"`--{' --'.join(others)}`" if others else "the defaults")
+    return ", then ".join(texts)
 
 
 def _texts(results: dict[str, CellResult], data: str, name: str) -> tuple[str, str]:

@@ -2,6 +2,6 @@
 
 runs     train, resume and evaluate a cell of a table
 trained  open a trained run with held-out examples, and keep a study's results in a folder
-timed    train for a time, and evaluate
+effort   how carefully a training is evaluated
 chains   anneal chains with a kernel, tune its step sizes, and walk on at the posterior
 """

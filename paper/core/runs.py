@@ -33,7 +33,7 @@ WEIGHTS_SUFFIX = weights.SUFFIX
 # What values that are no plan lead to.
 NOT_A_PLAN = (AttributeError, KeyError, TypeError)
 
-# Updates to time, the first of which is compiled.
+# Updates of a try; the first one compiles and is not timed.
 _TRIED = 6
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from aisle.errors import InputError
 from aisle.learning.history import report
 from aisle.runs import checkpoints, commands
+from aisle.runs.config import absolute
 from aisle.runs.folder import read_metrics
 from aisle.runs.opening import Run, export_run, open_run
 from aisle.runs.options import RunOptions, TrainConfig
@@ -64,17 +65,19 @@ class Trained(NamedTuple):
 
 def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Trained:
     """Train in a folder of `out`, or resume what is there, and evaluate."""
+    config = absolute(config)
+    start = config.model.init_from
+    before = [] if start is None else recorded(start)
     run = completed(config, out / "run", hours=hours)
     export_run(run, out / f"weights{SUFFIX}")
     place = config.observations.data_dir
     test = evaluated(run, effort, "test", place)
     train = evaluated(run, effort.of_training(), "train", place)
     assert test.bdmc is not None
-    last, start = read_metrics(run.path)[-1], config.model.init_from
-    before, early = ([], []) if start is None else recorded(start)
+    last = read_metrics(run.path)[-1]
     return Trained(
         before,
-        [*early, *curve(run, effort, place, _hours(before))],
+        curve(run, effort, place, _hours(before)),
         test.whole_split or test.estimate,
         train.whole_split or train.estimate,
         test.bdmc.gap,
@@ -84,14 +87,10 @@ def measure(config: TrainConfig, hours: float, out: Path, effort: Effort) -> Tra
     )
 
 
-def recorded(weights: Path) -> tuple[list[Stage], list[Point]]:
-    """Return how weights were trained and the curve of that, if a record lies beside them."""
+def recorded(weights: Path) -> list[Stage]:
+    """Return how weights were trained, if a record lies beside them."""
     path = weights.with_name(RECORD)
-    if not path.exists():
-        return [], []
-    record = json.loads(path.read_text())
-    points = [Point(point.pop("hours"), Mean(**point)) for point in record["curve"]]
-    return stages(record), points
+    return stages(json.loads(path.read_text())) if path.exists() else []
 
 
 def stages(record: dict[str, Any]) -> list[Stage]:

@@ -93,7 +93,7 @@ def _lines(verdicts: list[Verdict]) -> list[list[str]]:
 def _page(asked: Asked, effort: Effort, ways: list[list[str]], claims: list[list[str]]) -> str:
     about = (
         f"For each seed a VAE is trained for {asked.minutes:g} minutes, and then each way for as "
-        "long from its weights, with the same rate, on one core; the weights of the best bound on "
+        "long from its weights, with the same rate; the weights of the best bound on "
         f"validation data are kept. log p(x): of {effort.num_examples:,} test examples in nats, a "
         "stochastic lower bound, the mean over examples and seeds with the standard errors over "
         "both. gap: by how much it may be too low, by bidirectional Monte Carlo. A claim is "

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from aisle.learning.optimizers import RATE_WITH_CHAINS
+from aisle.runs.config import absolute
 from aisle.runs.folder import last_metrics
 from aisle.runs.options import (
     DataOptions,
@@ -124,7 +125,9 @@ Runs = dict[str, list[Found]]
 
 def measure(asked: Asked, out: Path, effort: Effort) -> Runs:
     """Train and evaluate each way by each seed, or resume what is in `out`."""
-    hours, data_dir = asked.minutes / 60, asked.data_dir
+    hours = asked.minutes / 60
+    config = absolute(_config(asked, MethodOptions("vae"), asked.seeds[0]))
+    data_dir = config.observations.data_dir
     found: Runs = {name: [] for name in WAYS}
     for seed in asked.seeds:
         place = out / f"seed{seed}"

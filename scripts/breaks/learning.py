@@ -63,6 +63,14 @@ BREAKS = [
         "test_gradients_equal_those_over_constant_draws_and_weights",
     ),
     Break(
+        "longer chains have one state",
+        "learning/methods.py",
+        "max(1, min(states, one.most_states))",
+        "1",
+        "runs/test_options.py::"
+        "test_longer_chains_have_no_more_states_than_there_are_at_the_posterior",
+    ),
+    Break(
         "the target acceptance is ignored in training",
         "learning/methods.py",
         "target=self.kernel.target_accept,",

@@ -51,7 +51,7 @@ BAD_OPTIONS = [
     (["--precondition", "inf"], "--precondition is inf"),
     (["--warmup-epochs", "3", "--epochs", "2"], "--warmup-epochs is 3"),
     (["--warmup-epochs", "-1"], "--warmup-epochs is -1"),
-    (["--hours", "1", "--warmup-epochs", "-1"], "--warmup-epochs is -1"),
+    (["--late-temperatures", "11"], "--late-temperatures is 11 but chains have 11 before"),
     (["--num-states", "0"], "--num-states is 0"),
     (["--num-states", "9"], "--num-states is 9 but"),
     (["--weight-decay", "inf"], "--weight-decay is inf"),

@@ -29,7 +29,9 @@ FILES = Path(__file__).parents[1] / "fixtures" / "first_edition"
 FULL = TrainConfig(
     "my data.npy",
     num_updates=7,
-    method=MethodOptions("ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake", 2),
+    method=MethodOptions(
+        "ais", 3, 5, "paper", 4, "sigmoid", 0.7, 0.5, 0.9, "wake", 2, "bfloat16", 7
+    ),
     model=ModelOptions("two-layer", 3, 9, "gaussian", "mlp", "9,4", "elu", Path("a b.safetensors")),
     observations=DataOptions("none", True, "a=real", ("b", "c d"), "total", "w", 12, Path("data")),
     optimizer=OptimizerOptions(64, "adam", 0.01, "constant", 2, 0.5, 0.1),
@@ -84,7 +86,10 @@ def test_paths_are_made_absolute_and_names_of_data_sets_are_not(tmp_path, monkey
     config = absolute(FULL)
     assert config.data == str(tmp_path / "my data.npy")
     assert config.model.init_from == tmp_path / "a b.safetensors"
-    assert config.observations.data_dir == tmp_path / "data"
+    # The folder is that of named sets, and a file has a place of its own.
+    assert config.observations.data_dir is None
+    named = absolute(dataclasses.replace(FULL, data="digits"))
+    assert (named.data, named.observations.data_dir) == ("digits", tmp_path / "data")
     assert absolute(SHORT) == SHORT
     for text, expected in (("kinds.json", str(tmp_path / "kinds.json")), ("age=real", "age=real")):
         typed = TrainConfig("digits", observations=DataOptions(columns=text))

@@ -128,7 +128,7 @@ def test_the_weights_that_are_kept(tmp_path, keep):
 
 
 def test_a_run_is_opened_at_an_earlier_checkpoint(tmp_path):
-    """Each look gives the weights of its time, and saves none: a resumed run leaves two."""
+    """A run that is resumed once has two checkpoints; the looks say what is in them."""
     path, looks = tmp_path / "run", []
     with_looks = {"callbacks": [lambda look, state: looks.append(look)], "out": path}
     fit(num_updates=3, **with_looks)

@@ -107,9 +107,29 @@ def test_longer_chains_have_the_second_half_at_a_lower_rate_with_as_many_more_st
     plain = MethodOptions("mh-hmc", 2, late_temperatures=12)
     phases = TrainConfig("digits", method=plain).recipe(10, 100).phases
     assert [phase.method for phase in phases] == [MHHMC(2, 11), MHHMC(2, 12)]
-    wrong = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=0))
-    with pytest.raises(InputError, match="late_temperatures is 0: it must be at least 1"):
-        wrong.recipe(10, 100)
+
+
+@pytest.mark.parametrize(
+    ("chains", "num_states"),
+    [
+        # One move is at the posterior.
+        (MethodOptions("ais", kernel="paper", late_temperatures=22), 1),
+        # 9 of 16, and not twice the 5 of 8.
+        (MethodOptions("ais", num_temperatures=8, num_states=5, late_temperatures=16), 9),
+        (MethodOptions("mh-hmc", num_temperatures=8, num_states=8, late_temperatures=16), 16),
+    ],
+)
+def test_longer_chains_have_no_more_states_than_there_are_at_the_posterior(chains, num_states):
+    late = chains.build_late()
+    assert (late.num_temperatures, late.num_states) == (chains.late_temperatures, num_states)
+
+
+@pytest.mark.parametrize("number", [0, 5, 11])
+def test_chains_that_would_not_be_longer_are_refused(number):
+    config = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=number))
+    rule = f"late_temperatures is {number} but chains have 11 before: give more"
+    with pytest.raises(InputError, match=rule):
+        config.recipe(10, 100)
 
 
 @pytest.mark.parametrize(("epochs", "rule"), [(-1, "at least 0"), (11, "longer than the whole")])

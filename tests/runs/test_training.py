@@ -10,6 +10,8 @@ import pytest
 from aisle.data import Split, load
 from aisle.errors import InputError
 from aisle.learning import EarlyStopping
+from aisle.runs import folder
+from aisle.runs.config import to_json
 from aisle.runs.networks import build_named
 from aisle.runs.options import (
     DataOptions,
@@ -19,7 +21,7 @@ from aisle.runs.options import (
     RunOptions,
     TrainConfig,
 )
-from aisle.runs.training import plan_of, train
+from aisle.runs.training import _was_begun_with, plan_of, resume, train
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -102,6 +104,23 @@ def test_a_run_that_is_extended_keeps_its_phases():
     assert plan_of(config, dataset, ends=(1,)).ends == (9,)
     with pytest.raises(InputError, match=r"9 updates .* planned for 10: a run can be extended"):
         plan_of(config, dataset, ends=(5, 10))
+
+
+def test_a_run_is_that_of_the_same_options_and_hours_wherever_its_data_are(tmp_path):
+    def config(place, **run):
+        seen = DataOptions(data_dir=tmp_path / place)
+        return TrainConfig("mnist", observations=seen, run=RunOptions(**run))
+
+    begun, out = dataclasses.replace(config("here"), num_updates=10), tmp_path / "run"
+    content = {"train": to_json(begun), "data": {"num_train": 1000}}
+    folder.create(out, content | {"hours": 1.5})
+    assert _was_begun_with(config("there", keep_checkpoints=9), 1.5, out)
+    assert not _was_begun_with(config("here", seed=1), 1.5, out)
+    assert not _was_begun_with(config("here"), 2.0, out)
+    assert not _was_begun_with(begun, None, out)
+    folder.create(tmp_path / "by updates", content)
+    assert _was_begun_with(begun, None, tmp_path / "by updates")
+    assert not _was_begun_with(config("here"), 1.5, tmp_path / "by updates")
 
 
 def test_validation_data_choose_the_weights():
@@ -207,3 +226,15 @@ def test_categories_as_columns_are_reported(tmp_path, begun):
     data = saved(tmp_path, np.concatenate([bits, kinds], axis=1))
     _, reported = begun(TrainConfig(data, method=VAE, model=SMALL))
     assert "exactly one of the columns 4 to 6 is 1" in reported and reported.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_chains_are_longer_in_the_second_half_and_in_what_is_added(tmp_path):
+    method = MethodOptions("ais", 1, 3, late_temperatures=5)
+    small = ModelOptions(num_latents=2, num_hidden=3)
+    config = TrainConfig("digits", num_updates=8, method=method, model=small)
+    train(config, tmp_path / "run", show_progress=False)
+    resume(tmp_path / "run", num_updates=11, show_progress=False)
+    records = folder.read_metrics(tmp_path / "run")
+    numbers = [len(record["step_size"]) for record in records if "step_size" in record]
+    assert numbers == 4 * [3] + 7 * [5]

@@ -14,8 +14,8 @@ over the states after the last of them. It has less noise, and a little more bia
 before the last one are further from the posterior.
 
 With the `precision` bfloat16, chains walk on a rounded decoder (`aisle.models.networks.rounded`),
-which is another density near the model's, a few hundredths of a nat away; theta's gradient, at the
-states that they end in, and bounds are the model's own.
+which is another density near the model's, a few hundredths of a nat away, and their weights are of
+that. Theta's gradient, at the states that they end in, and bounds on held-out data are the model's.
 
 Chains offer a choice for phi. `elbo`, the paper's, is that of VAE with one sample: the exclusive
 KL(q || p). The ends of the chains are samples near the posterior, already paid for, and `wake` fits
@@ -204,13 +204,17 @@ class _Chains(Chosen):
                     f"is {value!r}: choose from {', '.join(choices.__args__)}", argument=name
                 )
         self.kernel.betas(self.num_temperatures)
-        at_posterior = int(np.sum(np.asarray(self._betas()[1:]) == 1))
-        if self.num_states > at_posterior:
+        if self.num_states > self.most_states:
             raise InputError(
-                f"is {self.num_states} but {at_posterior} of the {self.num_temperatures} moves are "
-                "at the posterior: give fewer, or a schedule such as aisle.schedules.ramp",
+                f"is {self.num_states} but the moves at the posterior are {self.most_states} of "
+                f"{self.num_temperatures}: give fewer, or a schedule such as ramp",
                 argument="num_states",
             )
+
+    @property
+    def most_states(self) -> int:
+        """Moves at the posterior, the states after which theta's gradient may be averaged over."""
+        return int(np.sum(np.asarray(self._betas()[1:]) == 1))
 
     @property
     def num_gradients(self) -> int:
@@ -288,6 +292,12 @@ class _Chains(Chosen):
             jnp.sum(run.info.is_nonfinite).astype(run.log_weight.dtype),
         )
         return Losses(theta, phi), metrics
+
+    def lengthened(self, num_temperatures: int) -> "_Chains":
+        """Return the method with chains of so many temperatures, and states in proportion."""
+        one = dataclasses.replace(self, num_temperatures=num_temperatures, num_states=1)
+        states = self.num_states * num_temperatures // self.num_temperatures
+        return dataclasses.replace(one, num_states=max(1, min(states, one.most_states)))
 
     def _betas(self) -> schedules.Betas:
         """Return the inverse temperatures of a chain."""

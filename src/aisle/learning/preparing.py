@@ -24,6 +24,7 @@ from aisle.learning.protocol import Method
 from aisle.learning.recording import Recorder
 from aisle.learning.updates import Step
 from aisle.models.joint import check_observation, check_parts
+from aisle.models.networks import rounded
 from aisle.types import Model, Observation, Proposal
 
 # Updates between two looks, at the least: epochs of small data are shorter.
@@ -54,6 +55,9 @@ def prepare(
     check_observation(model, example, "an example")
     check_parts(model, proposal, example)
     params, static = trained_arrays(model, proposal, plan.freeze)
+    if any(getattr(p.method, "precision", "float32") == "bfloat16" for p in plan.recipe.phases):
+        # So that it is refused now, and not where the phase begins.
+        eqx.filter_eval_shape(rounded, model)
     likelihood = getattr(model, "likelihood", None)
     check_support(likelihood, split, "the data")
     bounder = None

@@ -98,9 +98,11 @@ def _check_types(group: type, values: Mapping[str, Any]) -> None:
 
 def absolute(config: TrainConfig) -> TrainConfig:
     """Make paths absolute: a run may be resumed from another folder than it was started from."""
+    model, seen = config.model, config.observations
     if is_file_name(config.data):
         config = dataclasses.replace(config, data=str(Path(config.data).expanduser().absolute()))
-    model, seen = config.model, config.observations
+        # The folder of the named sets: a file is not in it.
+        seen = dataclasses.replace(seen, data_dir=None)
     kinds = seen.columns
     if kinds is not None and kinds.lower().endswith(".json"):
         kinds = str(_absolute(Path(kinds)))

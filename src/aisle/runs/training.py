@@ -95,6 +95,8 @@ def resume(
         )
     dataset = data_of(out, stored, config, data_dir)
     if num_epochs is not None or num_updates is not None:
+        # No longer what fits into some hours.
+        stored = {name: value for name, value in stored.items() if name != "hours"}
         config = dataclasses.replace(config, num_epochs=num_epochs, num_updates=num_updates)
     return _train(config, dataset, out, stored, show_progress)
 
@@ -115,12 +117,17 @@ def completed(config: TrainConfig, out: Path, *, hours: float | None = None) -> 
 
 
 def _was_begun_with(config: TrainConfig, hours: float | None, out: Path) -> bool:
-    """Say whether a run has these options, wherever its data are now."""
+    """Say whether a run has these options, wherever its data are and whatever it writes."""
     stored = folder.read_config(out)
     before = from_json(stored, out)
-    place = before.observations.data_dir
+    place, files = (
+        before.observations.data_dir,
+        ("checkpoint_minutes", "keep_checkpoints", "tensorboard"),
+    )
     config = dataclasses.replace(
-        config, observations=dataclasses.replace(config.observations, data_dir=place)
+        config,
+        observations=dataclasses.replace(config.observations, data_dir=place),
+        run=dataclasses.replace(config.run, **{name: getattr(before.run, name) for name in files}),
     )
     if hours is not None:
         # What a run for some hours found out when it began.
@@ -130,7 +137,7 @@ def _was_begun_with(config: TrainConfig, hours: float | None, out: Path) -> bool
             num_updates=before.num_updates,
             optimizer=dataclasses.replace(config.optimizer, batch_size=size),
         )
-    return to_json(before) == to_json(config) and stored.get("hours", hours) == hours
+    return to_json(before) == to_json(config) and stored.get("hours") == hours
 
 
 def first_weights(config: TrainConfig, dataset: Dataset, form: Form | None = None) -> Weights:

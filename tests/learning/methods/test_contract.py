@@ -324,7 +324,7 @@ def test_the_bound_of_chains_is_by_chains_whatever_their_schedule():
 
 @pytest.mark.slow
 def test_more_states_have_less_noise_and_no_other_mean():
-    """At the posterior from the first move on, where all states have one law in the end."""
+    """Of moves at the posterior; the sixth state before the end has nearly the law of the last."""
     kernel = replace(KERNEL, schedule=schedules.ramp)
     methods = {str(n): AIS(1, 16, kernel, num_states=n) for n in (1, 6)}
     keys, model, proposal, xs = first_observation("linear-gaussian", 4000)
@@ -342,8 +342,8 @@ BAD = [
     (lambda: AIS(num_states=0), "num_states is 0: it must be at least 1"),
     (
         lambda: AIS(num_temperatures=4, num_states=4),
-        "num_states is 4 but 3 of the 4 moves are at the posterior: give fewer, or a schedule such "
-        "as aisle.schedules.ramp",
+        "num_states is 4 but the moves at the posterior are 3 of 4: give fewer, or a schedule such "
+        "as ramp",
     ),
     (lambda: AIS(kernel="tuned"), "kernel is 'tuned': give a kernel, such as aisle.Kernel.tuned()"),
     (

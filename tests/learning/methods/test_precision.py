@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import aisle
 from aisle.annealing import HMC, Kernel, anneal, schedules
 from aisle.errors import InputError
 from aisle.learning import AIS
@@ -77,3 +78,7 @@ def test_a_model_without_layers_of_ours_is_refused():
     model, proposal, xs = problem("linear-gaussian")
     with pytest.raises(InputError, match=r"^precision is 'bfloat16' but the model, a LinearGaus"):
         METHOD.estimate(jax.random.key(0), model, proposal, xs[0], METHOD.init())
+    # Before the phases that come first are trained.
+    recipe = aisle.Recipe((aisle.Phase(aisle.VAE()), aisle.Phase(METHOD)))
+    with pytest.raises(InputError, match=r"^precision is 'bfloat16' but the model"):
+        aisle.fit(model, proposal, xs, method=recipe, num_updates=4)

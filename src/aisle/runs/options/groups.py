@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aisle.errors import InputError, check_count
+from aisle.errors import InputError
 
 if TYPE_CHECKING:
     from aisle.annealing import Kernel
-    from aisle.learning import Method
-
-# T, where nobody says.
-_USUAL_TEMPERATURES = 11
+    from aisle.learning import AIS, MHHMC, Method
 
 LikelihoodName = Literal[
     "auto",
@@ -102,36 +99,40 @@ class MethodOptions:
         return self.method in ("auto", "mh-hmc", "ais")
 
     def build(self) -> "Method":
-        """Return the method; of auto, that of its last phase."""
-        from aisle.learning import AIS, IWAE, MHHMC, VAE, DReG
+        """Return the method; of auto, that of its chains."""
+        from aisle.learning import IWAE, VAE, DReG
 
-        if not self.has_chains:
-            self._check_unused()
-            kind = {"vae": VAE, "iwae": IWAE, "dreg": DReG}[self.method]
-            return kind() if self.num_samples is None else kind(self.num_samples)
+        if self.has_chains:
+            return self._chains()
+        self._check_unused()
+        kind = {"vae": VAE, "iwae": IWAE, "dreg": DReG}[self.method]
+        return kind() if self.num_samples is None else kind(self.num_samples)
+
+    def build_late(self) -> "Method | None":
+        """Return the method with the longer chains of the end, if there are any."""
+        if self.late_temperatures is None:
+            return None
+        method = self._chains()
+        if self.late_temperatures <= method.num_temperatures:
+            raise InputError(
+                f"is {self.late_temperatures} but chains have {method.num_temperatures} before: "
+                "give more",
+                argument="late_temperatures",
+            )
+        return method.lengthened(self.late_temperatures)
+
+    def _chains(self) -> "AIS | MHHMC":
+        from aisle.learning import AIS, MHHMC
+
         usual = 1 if self.method == "auto" else 5
         kind = MHHMC if self.method == "mh-hmc" else AIS
         return kind(
             usual if self.num_samples is None else self.num_samples,
-            _USUAL_TEMPERATURES if self.num_temperatures is None else self.num_temperatures,
+            11 if self.num_temperatures is None else self.num_temperatures,
             kernel_of(self, is_long=False),
             self.phi_objective,
             1 if self.num_states is None else self.num_states,
             "float32" if self.precision is None else self.precision,
-        )
-
-    def late(self) -> "MethodOptions | None":
-        """Return the options of the longer chains at the end, if there are any."""
-        if self.late_temperatures is None:
-            return None
-        check_count("late_temperatures", self.late_temperatures)
-        before = self.num_temperatures or _USUAL_TEMPERATURES
-        states = (self.num_states or 1) * self.late_temperatures // before
-        return dataclasses.replace(
-            self,
-            num_temperatures=self.late_temperatures,
-            num_states=max(1, states),
-            late_temperatures=None,
         )
 
     def _check_unused(self) -> None:

@@ -75,12 +75,12 @@ class TrainConfig:
         rate = None if self.method.method == "auto" else options.learning_rate
         start = Phase(VAE(), self._optimizer(False, rate))
         shares, rest = [(start, warm)], num_updates - warm
-        late = self.method.late()
+        late = self.method.build_late()
         if late is not None:
             lower = _LATE_RATE * main.optimizer.learning_rate
             optimizer = dataclasses.replace(main.optimizer, learning_rate=lower)
             shares.append((main, rest - rest // 2))
-            main, rest = Phase(late.build(), optimizer), rest // 2
+            main, rest = Phase(late, optimizer), rest // 2
         shares.append((main, rest))
         phases = [
             dataclasses.replace(phase, share=float(share)) for phase, share in shares if share
