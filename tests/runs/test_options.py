@@ -11,6 +11,7 @@ from aisle.runs.options import (
     MethodOptions,
     ModelOptions,
     OptimizerOptions,
+    RunOptions,
     SamplerOptions,
     TrainConfig,
 )
@@ -96,16 +97,20 @@ def test_phases_of_a_method(method, options, phases):
     assert config.recipe(10, 100) == Recipe(tuple(Phase(*phase) for phase in phases))
 
 
+LAST = RunOptions(keep="last")
+
+
 def test_longer_chains_have_the_second_half_at_a_lower_rate_with_as_many_more_states():
     chains = MethodOptions("auto", num_temperatures=8, num_states=3, late_temperatures=20)
-    config = TrainConfig("digits", method=chains, optimizer=OptimizerOptions(warmup_epochs=2))
+    options = OptimizerOptions(warmup_epochs=2)
+    config = TrainConfig("digits", method=chains, optimizer=options, run=LAST)
     start, short, long = config.recipe(updates_per_epoch=10, num_updates=101).phases
     assert (start.method, start.share) == (VAE(), 20.0)
     assert (short.method, short.share) == (AIS(1, 8, num_states=3), 41.0)
     assert (long.method, long.share) == (AIS(1, 20, num_states=7), 40.0)
     assert (short.optimizer, long.optimizer) == (Muon(0.0075), Muon(0.003))
     plain = MethodOptions("mh-hmc", 2, late_temperatures=12)
-    phases = TrainConfig("digits", method=plain).recipe(10, 100).phases
+    phases = TrainConfig("digits", method=plain, run=LAST).recipe(10, 100).phases
     assert [phase.method for phase in phases] == [MHHMC(2, 11), MHHMC(2, 12)]
 
 
@@ -124,9 +129,15 @@ def test_longer_chains_have_no_more_states_than_there_are_at_the_posterior(chain
     assert (late.num_temperatures, late.num_states) == (chains.late_temperatures, num_states)
 
 
+def test_quick_bounds_do_not_choose_among_weights_of_longer_chains():
+    config = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=20))
+    with pytest.raises(InputError, match="keep is 'best' but chains become longer at the end"):
+        config.recipe(10, 100)
+
+
 @pytest.mark.parametrize("number", [0, 5, 11])
 def test_chains_that_would_not_be_longer_are_refused(number):
-    config = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=number))
+    config = TrainConfig("digits", method=MethodOptions("ais", late_temperatures=number), run=LAST)
     rule = f"late_temperatures is {number} but chains have 11 before: give more"
     with pytest.raises(InputError, match=rule):
         config.recipe(10, 100)

@@ -232,7 +232,8 @@ def test_categories_as_columns_are_reported(tmp_path, begun):
 def test_chains_are_longer_in_the_second_half_and_in_what_is_added(tmp_path):
     method = MethodOptions("ais", 1, 3, late_temperatures=5)
     small = ModelOptions(num_latents=2, num_hidden=3)
-    config = TrainConfig("digits", num_updates=8, method=method, model=small)
+    last = RunOptions(keep="last")
+    config = TrainConfig("digits", num_updates=8, method=method, model=small, run=last)
     train(config, tmp_path / "run", show_progress=False)
     resume(tmp_path / "run", num_updates=11, show_progress=False)
     records = folder.read_metrics(tmp_path / "run")

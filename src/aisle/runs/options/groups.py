@@ -91,7 +91,8 @@ class MethodOptions:
     """T of longer chains for the second half of the updates by chains (mh-hmc, ais, auto).
     By default none.
     Late in a long training, the bias of short chains is what is left.
-    They learn at 0.4 of the rate before, and --num-states grows in proportion to T."""
+    They learn at 0.4 of the rate before, and --num-states grows in proportion to T.
+    It takes --keep last: the quick bounds on validation data may fall while log p(x) rises."""
 
     @property
     def has_chains(self) -> bool:

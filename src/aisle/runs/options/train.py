@@ -77,6 +77,12 @@ class TrainConfig:
         shares, rest = [(start, warm)], num_updates - warm
         late = self.method.build_late()
         if late is not None:
+            if self.run.keep != "last":
+                raise InputError(
+                    "is 'best' but chains become longer at the end: give last, as quick bounds on "
+                    "validation data are less tight for what longer chains learn",
+                    argument="keep",
+                )
             lower = _LATE_RATE * main.optimizer.learning_rate
             optimizer = dataclasses.replace(main.optimizer, learning_rate=lower)
             shares.append((main, rest - rest // 2))
