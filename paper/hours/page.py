@@ -92,11 +92,13 @@ def published(data: str, model: str, command: str) -> Published | None:
 def _page(found: Trained, rows: list[list[str]], data: str) -> str:
     before = "".join(f"`{one.command}`, then from its weights " for one in found.before)
     about = (
-        f"{before}`{found.command}`, without a look at test data before its end: "
+        f"{before}`{found.command}`, without a look at test data before "
+        f"{'the end of each' if found.before else 'its end'}: "
         f"{found.updates:,} updates in {found.seconds / 3600:.1f} hours. Means of "
         "stochastic lower bounds with standard errors over examples; the gap of bidirectional "
         "Monte Carlo says by how much that on test data may be too low. What training data have "
-        "more than test data is overfitting. The curve before the end is that of validation data, "
+        "more than test data is overfitting; their bound is by fewer temperatures, and less tight. "
+        "The curve before the end is that of validation data, "
         "shifted to meet test data there."
     )
     table = markdown_table(_COLUMNS, rows)
