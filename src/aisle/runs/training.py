@@ -23,6 +23,8 @@ from aisle.runs.options import TrainConfig
 from aisle.runs.recorder import RunFolder
 from aisle.runs.timing import updates_within
 
+# Options of what a run writes, which change no result.
+_WRITTEN = ("checkpoint_minutes", "keep_checkpoints", "tensorboard")
 # What stands for a model that is built by the form of data, before it is.
 _TAKES_MISSING = SimpleNamespace(has_missing=True)
 
@@ -120,14 +122,12 @@ def _was_begun_with(config: TrainConfig, hours: float | None, out: Path) -> bool
     """Say whether a run has these options, wherever its data are and whatever it writes."""
     stored = folder.read_config(out)
     before = from_json(stored, out)
-    place, files = (
-        before.observations.data_dir,
-        ("checkpoint_minutes", "keep_checkpoints", "tensorboard"),
-    )
+    place = before.observations.data_dir
+    written = {name: getattr(before.run, name) for name in _WRITTEN}
     config = dataclasses.replace(
         config,
         observations=dataclasses.replace(config.observations, data_dir=place),
-        run=dataclasses.replace(config.run, **{name: getattr(before.run, name) for name in files}),
+        run=dataclasses.replace(config.run, **written),
     )
     if hours is not None:
         # What a run for some hours found out when it began.
